@@ -1,0 +1,1 @@
+"""txmanager: one life per intent, one order per signing key."""
