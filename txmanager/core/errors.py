@@ -1,0 +1,162 @@
+"""Every error txmanager raises on purpose, named after the reaction it asks for.
+
+TxManagerError
+├── InvalidInput            the caller fixes the request; nothing was written
+│   ├── InvalidKey          the idempotency key breaks the rules
+│   └── InvalidSettings     the configuration breaks the rules (exit code 2)
+├── KeyReused               same key, other payload: the caller picks another key; nothing changed
+├── NotFound                no such intent or lane
+├── NotAllowed              the state forbids it (cancel of a final intent, close of a busy lane, ...)
+├── Busy                    come back later: nothing was accepted
+│   ├── QueueFull           the lane's queue is at its limit
+│   └── MemoryFull          the ledger's memory is above its limit
+├── StaleClaim              the claim is too old (or from the future): claim again, then append
+├── LaneClosed              the lane takes nothing any more: move the claim
+├── NoLane                  the pool has no active lane
+├── Fenced                  another owner holds the lane: stop working on it at once
+├── Refused                 the ledger refused one entry of a batch: take again, nothing was written
+├── KeyMissing              the signing key is not on chain: quarantine the lane
+├── RolledBack              the ledger is not the one that was written to: quarantine, sign nothing
+├── Unavailable             the ledger or the chain is away: retry the same call
+│   └── Unconfirmed         executed perhaps, not durably acknowledged: retry the same key
+└── Misconfigured           a server that cannot keep the promises: refuse to start (exit code 2)
+"""
+
+from __future__ import annotations
+
+
+class TxManagerError(Exception):
+    """Base of the tree. `code` is stable and machine-readable; the message is for people."""
+
+    code = "error"
+
+
+class InvalidInput(TxManagerError):
+    code = "invalid_input"
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class InvalidKey(InvalidInput):
+    code = "invalid_idempotency_key"
+
+
+class InvalidSettings(InvalidInput):
+    code = "invalid_settings"
+
+
+class KeyReused(TxManagerError):
+    code = "idempotency_key_reused"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"idempotency key {key!r} was used before with another payload; "
+            "the first request stands unchanged. Use a new key for a new request."
+        )
+        self.key = key
+
+
+class NotFound(TxManagerError):
+    code = "not_found"
+
+
+class NotAllowed(TxManagerError):
+    code = "not_allowed"
+
+
+class Busy(TxManagerError):
+    code = "busy"
+    retry_after_s = 1
+
+
+class QueueFull(Busy):
+    code = "queue_full"
+
+    def __init__(self, lane: str, depth: int) -> None:
+        super().__init__(
+            f"lane {lane} has {depth} intents waiting; nothing was accepted, retry the same key later"
+        )
+        self.lane = lane
+        self.depth = depth
+
+
+class MemoryFull(Busy):
+    code = "ledger_memory_full"
+
+    def __init__(self, used: int, limit: int) -> None:
+        super().__init__(
+            f"the ledger uses {used} of {limit} bytes; nothing was accepted. Retry later, or raise its maxmemory."
+        )
+
+
+class StaleClaim(TxManagerError):
+    code = "stale_claim"
+
+
+class LaneClosed(TxManagerError):
+    code = "lane_closed"
+
+    def __init__(self, lane: str) -> None:
+        super().__init__(f"lane {lane} is closed or was never registered")
+        self.lane = lane
+
+
+class NoLane(TxManagerError):
+    code = "no_lane"
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(
+            f"pool {pool!r} has no active lane; start a worker for it, or resume a lane. Nothing was accepted."
+        )
+        self.pool = pool
+
+
+class Fenced(TxManagerError):
+    code = "fenced"
+
+    def __init__(self, lane: str, owner: str, epoch: int) -> None:
+        super().__init__(f"lane {lane} belongs to {owner or 'nobody'} since epoch {epoch}")
+        self.lane = lane
+        self.owner = owner
+        self.epoch = epoch
+
+
+class Refused(TxManagerError):
+    code = "refused"
+
+    def __init__(self, entry: str, why: str) -> None:
+        super().__init__(f"{entry}: {why}; nothing of the batch was written")
+        self.entry = entry
+        self.why = why
+
+
+class RolledBack(TxManagerError):
+    code = "ledger_rolled_back"
+
+    def __init__(self, lane: str, stored: str, found: str) -> None:
+        super().__init__(f"lane {lane} was written under replication id {stored}, the server now has {found}")
+        self.lane = lane
+        self.stored = stored
+        self.found = found
+
+
+class Unavailable(TxManagerError):
+    code = "unavailable"
+    retry_after_s = 1
+
+
+class Unconfirmed(Unavailable):
+    code = "unconfirmed"
+
+
+class Misconfigured(TxManagerError):
+    code = "misconfigured"
+
+
+class KeyMissing(TxManagerError):
+    """The chain has no such account or access key."""
+
+    code = "key_missing"

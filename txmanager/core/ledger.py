@@ -1,0 +1,276 @@
+"""The `Ledger` protocol: every durable step of an intent, each safe to repeat, each answering in words.
+
+An operation lives in one place: the *home* of an idempotency key or a *lane*. Nothing spans both; whoever needs both
+makes two awaits and survives a crash between them. Replays are recognised by natural identities (key and life, fence
+token, nonce and hash, final state), so a caller that lost a reply simply calls again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from txmanager.core.models import (
+    Attempt,
+    Event,
+    Fence,
+    Intent,
+    IntentId,
+    Json,
+    Lane,
+    LaneSpec,
+    Outcome,
+    Record,
+)
+from txmanager.core.states import LaneState
+
+SCHEMA = 1
+"""Raised when scripts change what they store; a lane of a newer schema is not leased."""
+
+APPEND_WITHIN_MS = 60_000
+"""An append must follow its claim within this time; a tombstone outlives three of them."""
+
+TOMBSTONE_MS = 3 * APPEND_WITHIN_MS
+SWEEP_AFTER_MS = 24 * 3600 * 1000
+"""A claim without a record is swept no sooner: far beyond any append that could still succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A wish to own an idempotency key: `lane` and `life` count only for the first caller."""
+
+    id: IntentId
+    fingerprint: str
+    lane: str
+    life: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """`claimed` first caller · `renewed` open, same payload · `final` see record · `alias` ask the target · `conflict`."""
+
+    word: Literal["claimed", "renewed", "final", "alias", "conflict"]
+    lane: str = ""
+    life: str = ""
+    born: int = 0
+    record: Record | None = None
+    alias_of: IntentId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One append: the intent with the life and birth its claim gave it."""
+
+    intent: Intent
+    life: str
+    born: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """`appended` new · `exists` a replay · `retired` final: read the home · `stale`/`ahead` claim again ·
+    `closed` move the claim · `full` come back later · `other_life` claim again."""
+
+    word: Literal["appended", "exists", "retired", "stale", "ahead", "closed", "full", "other_life"]
+    stream_id: str = ""
+    status: str = ""
+    depth: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`leased` with the fence · `held` by another for `left_ms` · `closed` · `unknown` · `schema` too new for us."""
+
+    word: Literal["leased", "held", "closed", "unknown", "schema"]
+    fence: Fence | None = None
+    lane: Lane | None = None
+    owner: str = ""
+    left_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """`renewed`, or `fenced` by another owner. `moved` says that the replication id changed."""
+
+    word: Literal["renewed", "fenced"]
+    depth: int = 0
+    state: LaneState = LaneState.ACTIVE
+    asks: int = 0
+    moved: bool = False
+    owner: str = ""
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A queued intent handed to the lane's owner."""
+
+    intent: Intent
+    life: str
+    stream_id: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAhead:
+    """One attempt to record. `deaths` proves, attempt name by attempt name, why a re-sign cannot pay twice."""
+
+    id: IntentId
+    life: str
+    stream_id: str
+    attempt: Attempt
+    deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    counted: bool = False
+    """Whether this re-sign counts against the limit (deaths by a neighbour or by expiry do not)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One outcome to store. `deaths` is the evidence of a `failed` or `cancelled` after write-ahead."""
+
+    id: IntentId
+    life: str
+    stream_id: str
+    outcome: Outcome
+    deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """`settled` · `already` the same final state · `conflict` another final state stands · `refused` illegal from
+    `status` · `gone` retired."""
+
+    word: Literal["settled", "already", "conflict", "refused", "gone"]
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live worker and the lanes it is able to serve."""
+
+    name: str
+    lanes: frozenset[str]
+
+
+class Ledger(Protocol):
+    """What every backend does. Fenced operations raise `Fenced`; a server that is away raises `Unavailable`."""
+
+    # -- producers: home, then lane
+
+    async def claim(self, claims: Sequence[Claim]) -> list[Claimed]: ...
+
+    async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]: ...
+
+    async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
+        """Give an open claim of a closed lane a new lane; only if life and lane are still the ones that were read."""
+        ...
+
+    async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> Claimed:
+        """Let a caller's own key stand for another; `alias` with the target, `conflict`, or what was there."""
+        ...
+
+    async def read(self, id: IntentId) -> Record | None:
+        """The newest answer there is, following an alias; None when the key was never accepted or is forgotten."""
+        ...
+
+    async def cancel(self, id: IntentId) -> Record:
+        """A queued intent ends `cancelled`; an inflight one is marked, and its owner acts."""
+        ...
+
+    async def resolve(self, id: IntentId, directive: Mapping[str, Json]) -> Record:
+        """Leave an operator's word on a held intent for the lane's owner to carry out."""
+        ...
+
+    # -- owners: one lane, fenced
+
+    async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease: ...
+
+    async def renew(self, fences: Sequence[Fence], lease_ms: int) -> list[Renewed]: ...
+
+    async def release(self, fence: Fence) -> bool: ...
+
+    async def baseline(self, fence: Fence, cursor: int, *, operator: bool = False) -> int:
+        """Set the cursor of a new lane (or, by an operator, raise it); answers the cursor that stands."""
+        ...
+
+    async def vouch(self, fence: Fence, stored: str, found: str) -> bool:
+        """Accept a changed replication id after the worker decided that nothing was lost."""
+        ...
+
+    async def take(self, fence: Fence, count: int) -> list[Taken]: ...
+
+    async def unfinished(self, fence: Fence) -> list[Record]: ...
+
+    async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
+        """Write ahead, all or nothing, and move the cursor to just above the highest nonce; answers the cursor."""
+        ...
+
+    async def settle(
+        self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None
+    ) -> list[Settled]: ...
+
+    async def hold(
+        self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]
+    ) -> bool: ...
+
+    async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
+        """Clear the operator's directive on a record once it was carried out."""
+        ...
+
+    # -- final records: home, then lane
+
+    async def unretired(self, lane: str, count: int) -> list[Record]: ...
+
+    async def retire(self, records: Sequence[Record]) -> int:
+        """Copy final records to their homes for the retention time, durably; then leave tombstones in the lane."""
+        ...
+
+    async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
+        """Delete claims of one home that never got a record and retire what was left; answers how many went."""
+        ...
+
+    # -- lanes and workers
+
+    async def register(self, spec: LaneSpec) -> Lane:
+        """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
+        ...
+
+    async def set_lane(
+        self,
+        lane: str,
+        state: LaneState,
+        reason: str = "",
+        evidence: Mapping[str, Json] | None = None,
+        *,
+        fence: Fence | None = None,
+    ) -> Lane:
+        """Move a lane to another state; with a fence only while that owner holds it."""
+        ...
+
+    async def lanes(self, pool: str | None = None) -> list[Lane]: ...
+
+    async def lane(self, lane: str) -> Lane | None: ...
+
+    async def heartbeat(self, member: Member, ttl_ms: int) -> None: ...
+
+    async def leave(self, name: str) -> None: ...
+
+    async def members(self) -> list[Member]: ...
+
+    async def events(self, lane: str, after: str = "0-0", count: int = 100) -> list[Event]: ...
+
+    # -- waiting: a hint that may be lost, never a promise
+
+    async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        """Return the lanes that were appended to (or asked), or nothing when the time is over."""
+        ...
+
+    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
+        """Return when the intent may have become final, or when the time is over. Read again either way."""
+        ...
+
+    async def now_ms(self) -> int: ...
+
+    async def close(self) -> None: ...

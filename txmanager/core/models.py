@@ -1,0 +1,291 @@
+"""The nouns: intent, lane, attempt, outcome, record. Frozen, free of I/O, the same words as in Lua and JSON.
+
+Nonces, heights and money are Python ints here and decimal strings in the ledger: no float ever touches them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from txmanager.core.errors import InvalidInput, InvalidKey
+from txmanager.core.fingerprint import fingerprint
+from txmanager.core.states import LaneState, Status
+
+HOMES = 1024
+INTENT_VERSION = 1
+
+_VISIBLE = re.compile(r"[\x21-\x7e]{1,255}\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+_LANE = re.compile(r"[a-z]+(:[A-Za-z0-9_.-]+)+\Z")
+
+Json = Any
+"""A JSON value; the edges validate it, the core only carries it."""
+
+
+def check_key(key: str) -> str:
+    if not isinstance(key, str) or not _VISIBLE.match(key):
+        raise InvalidKey(
+            "idempotency_key",
+            "must be 1 to 255 visible ASCII characters without spaces (for example a UUID)",
+        )
+    return key
+
+
+def check_name(field_name: str, name: str) -> str:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidInput(
+            field_name, "must be 1 to 63 of A-Z a-z 0-9 _ . - and start with a letter or a digit"
+        )
+    return name
+
+
+def check_lane(lane: str) -> str:
+    if not isinstance(lane, str) or len(lane) > 255 or not _LANE.match(lane):
+        raise InvalidInput("lane", "must look like near:testnet:relayer.testnet:ed25519:... or evm:1:0x...")
+    return lane
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IntentId:
+    """Whose key it is. One idempotency key means different intents to different tenants and pools."""
+
+    pool: str
+    key: str
+    tenant: str = "default"
+
+    def __str__(self) -> str:
+        """Unambiguous because neither tenant nor pool may contain a slash."""
+        return f"{self.tenant}/{self.pool}/{self.key}"
+
+    @classmethod
+    def parse(cls, text: str) -> IntentId:
+        tenant, pool, key = text.split("/", 2)
+        return cls(pool=pool, key=key, tenant=tenant)
+
+    @property
+    def home(self) -> int:
+        """The slot of this key, for ever: it must not depend on the pool's lanes."""
+        digest = hashlib.blake2b(str(self).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % HOMES
+
+
+def intent_id(key: str, pool: str, tenant: str = "default") -> IntentId:
+    return IntentId(pool=check_name("pool", pool), key=check_key(key), tenant=check_name("tenant", tenant))
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a caller wants, exactly as accepted."""
+
+    id: IntentId
+    kind: str
+    payload: Mapping[str, Json]
+    fingerprint: str
+    partition_key: str
+    max_age_s: int | None = None
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+    version: int = INTENT_VERSION
+
+
+def new_intent(
+    *,
+    key: str,
+    pool: str,
+    kind: str,
+    payload: Mapping[str, Json],
+    tenant: str = "default",
+    partition_key: str | None = None,
+    max_age_s: int | None = None,
+    metadata: Mapping[str, Json] | None = None,
+) -> Intent:
+    """Check the caller's words and take their fingerprint. The partition key falls back to what the payload creates."""
+    created = payload.get("new_account_id")
+    if partition_key is None:
+        partition_key = created if isinstance(created, str) else key
+    if max_age_s is not None and (isinstance(max_age_s, bool) or max_age_s < 1):
+        raise InvalidInput("max_age_s", "must be a whole number of seconds, at least 1")
+    return Intent(
+        id=intent_id(key, pool, tenant),
+        kind=check_name("kind", kind),
+        payload=payload,
+        fingerprint=fingerprint(kind, payload),
+        partition_key=partition_key,
+        max_age_s=max_age_s,
+        metadata=metadata or {},
+    )
+
+
+class Purpose(StrEnum):
+    """Why an attempt was signed; the ledger checks each differently."""
+
+    FIRST = "first"
+    """The intent's first bytes: in stream order, from the cursor."""
+
+    RESIGN = "resign"
+    """New bytes at a new nonce, because every earlier one is proven dead."""
+
+    REPLACE = "replace"
+    """EVM: same nonce, better fee; any of the nonce's hashes may land."""
+
+    NOOP = "noop"
+    """Bytes that do nothing but use up a nonce, kept on the record of the intent they kill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One signed transaction. Written ahead before it is sent; `proof` is set once it can never land."""
+
+    nonce: int
+    hash: str
+    raw: bytes
+    purpose: Purpose
+    signed_at: int
+    base_height: int = 0
+    valid_until: int | None = None
+    terms: Mapping[str, Json] = field(default_factory=dict)
+    proof: Mapping[str, Json] | None = None
+
+    @property
+    def name(self) -> str:
+        """The natural identity a replay is recognised by."""
+        return f"{self.nonce}:{self.hash}"
+
+    @property
+    def dead(self) -> bool:
+        return self.proof is not None
+
+    def with_proof(self, proof: Mapping[str, Json]) -> Attempt:
+        return replace(self, proof=proof)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The final result, from chain data only, so that two observers build the same."""
+
+    status: Status
+    tx_hash: str | None = None
+    nonce: int | None = None
+    result: Mapping[str, Json] | None = None
+    error: Mapping[str, Json] | None = None
+
+
+def failure(
+    code: str, message: str, *, new_key_helps: bool, spent: str = "0", **more: Json
+) -> dict[str, Json]:
+    """The error of a failed record: why, what was spent, and whether a new key can help."""
+    return {"code": code, "message": message, "new_key_helps": new_key_helps, "spent": spent, **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything the ledger knows of one intent. `intent.payload` is empty once the record is final."""
+
+    intent: Intent
+    lane: str
+    life: str
+    status: Status
+    stream_id: str
+    created_at: int
+    updated_at: int
+    attempts: tuple[Attempt, ...] = ()
+    outcome: Outcome | None = None
+    hold: Mapping[str, Json] | None = None
+    cancel_requested: bool = False
+    directive: Mapping[str, Json] | None = None
+    resigns: int = 0
+
+    @property
+    def id(self) -> IntentId:
+        return self.intent.id
+
+    @property
+    def live(self) -> tuple[Attempt, ...]:
+        """Attempts that may still land, no-ops included."""
+        return tuple(a for a in self.attempts if not a.dead)
+
+    @property
+    def effects(self) -> tuple[Attempt, ...]:
+        """Attempts whose landing is the intent's effect: all but the no-ops."""
+        return tuple(a for a in self.attempts if a.purpose is not Purpose.NOOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Proof of ownership. The epoch grows at each take-over; the token makes an epoch a failover forgot harmless."""
+
+    lane: str
+    owner: str
+    epoch: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """What a worker publishes of a lane: public data only."""
+
+    id: str
+    pool: str
+    weight: int = 1
+    queue_limit: int = 1_000_000
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane as the ledger holds it."""
+
+    spec: LaneSpec
+    state: LaneState
+    reason: str = ""
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+    owner: str = ""
+    epoch: int = 0
+    lease_ms: int = 0
+    """Milliseconds left of the owner's lease, 0 when there is none."""
+    cursor: int | None = None
+    """The next nonce to sign with; None until the first owner read the chain."""
+    baseline: int | None = None
+    """The cursor as it was read from the chain, at creation or by an operator."""
+    landed: int | None = None
+    """The highest nonce of ours seen final, no-ops included."""
+    signed_upto: str = "0-0"
+    """Stream id of the last entry that got its first attempt."""
+    last_id: str = "0-0"
+    """Stream id of the newest entry ever appended."""
+    depth: int = 0
+    """Entries in the queue: queued, inflight and held."""
+    unfinished: int = 0
+    unretired: int = 0
+    oldest_ms: int = 0
+    """Age of the oldest entry of the queue."""
+    replication_id: str = ""
+    found_replication_id: str = ""
+    asks: int = 0
+    """Counts operator requests; a change tells the owner to read its unfinished records again."""
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    @property
+    def moved(self) -> bool:
+        """The server is not (or not provably) the one this lane was last written to."""
+        return self.replication_id != self.found_replication_id
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One transition, appended by the same atomic step that made it."""
+
+    id: str
+    intent: IntentId
+    lane: str
+    status: Status
+    at: int
+    tx_hash: str | None = None
+    error: str | None = None
