@@ -144,9 +144,7 @@ class Chain(Protocol):
         """Sign with consecutive nonces against one recent final block. Nothing is sent."""
         ...
 
-    async def replace(
-        self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int
-    ) -> Attempt | None:
+    async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         """EVM: the same nonce at a better price, or None when the cap is reached. NEAR never replaces."""
         ...
 

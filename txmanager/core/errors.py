@@ -76,9 +76,7 @@ class QueueFull(Busy):
     code = "queue_full"
 
     def __init__(self, lane: str, depth: int) -> None:
-        super().__init__(
-            f"lane {lane} has {depth} intents waiting; nothing was accepted, retry the same key later"
-        )
+        super().__init__(f"lane {lane} has {depth} intents waiting; nothing was accepted, retry the same key later")
         self.lane = lane
         self.depth = depth
 

@@ -38,9 +38,7 @@ def check_key(key: str) -> str:
 
 def check_name(field_name: str, name: str) -> str:
     if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidInput(
-            field_name, "must be 1 to 63 of A-Z a-z 0-9 _ . - and start with a letter or a digit"
-        )
+        raise InvalidInput(field_name, "must be 1 to 63 of A-Z a-z 0-9 _ . - and start with a letter or a digit")
     return name
 
 
@@ -174,9 +172,7 @@ class Outcome:
     error: Mapping[str, Json] | None = None
 
 
-def failure(
-    code: str, message: str, *, new_key_helps: bool, spent: str = "0", **more: Json
-) -> dict[str, Json]:
+def failure(code: str, message: str, *, new_key_helps: bool, spent: str = "0", **more: Json) -> dict[str, Json]:
     """The error of a failed record: why, what was spent, and whether a new key can help."""
     return {"code": code, "message": message, "new_key_helps": new_key_helps, "spent": spent, **more}
 

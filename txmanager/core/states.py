@@ -84,9 +84,7 @@ class LaneState(StrEnum):
 
 LANE_TRANSITIONS: dict[LaneState, frozenset[LaneState]] = {
     LaneState.ACTIVE: frozenset({LaneState.DRAINING, LaneState.PAUSED, LaneState.QUARANTINED}),
-    LaneState.DRAINING: frozenset(
-        {LaneState.ACTIVE, LaneState.PAUSED, LaneState.QUARANTINED, LaneState.CLOSED}
-    ),
+    LaneState.DRAINING: frozenset({LaneState.ACTIVE, LaneState.PAUSED, LaneState.QUARANTINED, LaneState.CLOSED}),
     LaneState.PAUSED: frozenset({LaneState.ACTIVE, LaneState.DRAINING, LaneState.QUARANTINED}),
     LaneState.QUARANTINED: frozenset({LaneState.ACTIVE, LaneState.DRAINING, LaneState.PAUSED}),
     LaneState.CLOSED: frozenset(),
