@@ -48,7 +48,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """`claimed` first caller · `renewed` open, same payload · `final` see record · `alias` ask the target · `conflict`."""
+    """`claimed` first caller · `renewed` open, same payload · `final` see record · `alias` ask the target ·
+    `conflict` another payload was there first."""
 
     word: Literal["claimed", "renewed", "final", "alias", "conflict"]
     lane: str = ""
@@ -144,6 +145,16 @@ class Settled:
 
     word: Literal["settled", "already", "conflict", "refused", "gone"]
     status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a producer needs to know of a lane to route a new intent."""
+
+    lane: str
+    pool: str
+    weight: int
+    state: LaneState
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +254,10 @@ class Ledger(Protocol):
         fence: Fence | None = None,
     ) -> Lane:
         """Move a lane to another state; with a fence only while that owner holds it."""
+        ...
+
+    async def routes(self) -> list[Route]:
+        """The registry: every lane that was ever registered, as producers see it (briefly stale at worst)."""
         ...
 
     async def lanes(self, pool: str | None = None) -> list[Lane]: ...

@@ -32,7 +32,7 @@ class Status(StrEnum):
     """Final: the effect is on chain, once. Every retry is answered from the stored outcome."""
 
     FAILED = "failed"
-    """Final: no effect, or an effect that failed on chain. The error says what was spent and whether a new key helps."""
+    """Final: no effect, or one that failed on chain. The error says what was spent and whether a new key helps."""
 
     CANCELLED = "cancelled"
     """Final: withdrawn before it was signed, or killed by a no-op that is final."""

@@ -1,0 +1,411 @@
+"""Lanes in memory: one queue, one owner, one cursor. Each method is one atomic step: checks first, writes last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from txmanager.core.errors import Fenced, NotAllowed, NotFound, Refused, RolledBack
+from txmanager.core.ledger import (
+    APPEND_WITHIN_MS,
+    SCHEMA,
+    TOMBSTONE_MS,
+    Appended,
+    Entry,
+    Lease,
+    Renewed,
+    Settled,
+    Settlement,
+    Taken,
+    WriteAhead,
+)
+from txmanager.core.models import (
+    Event,
+    Fence,
+    Intent,
+    IntentId,
+    Json,
+    Lane,
+    LaneSpec,
+    Outcome,
+    Purpose,
+    Record,
+)
+from txmanager.core.states import FINAL, LaneState, Status, lane_sources, sources
+
+MAX_EVENTS = 100_000
+
+
+def _order(stream_id: str) -> tuple[int, int]:
+    ms, _, sequence = stream_id.partition("-")
+    return int(ms), int(sequence)
+
+
+@dataclass(slots=True)
+class Tombstone:
+    life: str
+    expires: int
+
+
+@dataclass(slots=True)
+class LaneStore:
+    spec: LaneSpec
+    replication_id: str
+    state: LaneState = LaneState.ACTIVE
+    reason: str = ""
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+    owner: str = ""
+    token: str = ""
+    epoch: int = 0
+    lease_until: int = 0
+    cursor: int | None = None
+    baseline: int | None = None
+    landed: int | None = None
+    signed_upto: str = "0-0"
+    last_id: str = "0-0"
+    asks: int = 0
+    schema: int = SCHEMA
+    queue: dict[str, IntentId] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    """Stream ids handed to an owner and not settled: what XPENDING shows on Redis."""
+    records: dict[IntentId, Record] = field(default_factory=dict)
+    tombstones: dict[IntentId, Tombstone] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    # -- reading
+
+    def view(self, now: int, found: str) -> Lane:
+        oldest = next(iter(self.queue), None)
+        return Lane(
+            spec=self.spec,
+            state=self.state,
+            reason=self.reason,
+            evidence=self.evidence,
+            owner=self.owner,
+            epoch=self.epoch,
+            lease_ms=max(0, self.lease_until - now) if self.token else 0,
+            cursor=self.cursor,
+            baseline=self.baseline,
+            landed=self.landed,
+            signed_upto=self.signed_upto,
+            last_id=self.last_id,
+            depth=len(self.queue),
+            unfinished=sum(1 for r in self.records.values() if r.attempts and not r.status.final),
+            unretired=sum(1 for r in self.records.values() if r.status.final),
+            oldest_ms=max(0, now - _order(oldest)[0]) if oldest else 0,
+            replication_id=self.replication_id,
+            found_replication_id=found,
+            asks=self.asks,
+        )
+
+    def tombstone(self, id: IntentId, now: int) -> Tombstone | None:
+        stone = self.tombstones.get(id)
+        if stone is not None and stone.expires <= now:
+            del self.tombstones[id]
+            return None
+        return stone
+
+    def check_fence(self, fence: Fence) -> None:
+        if (self.epoch, self.token) != (fence.epoch, fence.token):
+            raise Fenced(self.spec.id, self.owner, self.epoch)
+
+    # -- producers
+
+    def append(self, entry: Entry, now: int) -> Appended:
+        id = entry.intent.id
+        if (stone := self.tombstone(id, now)) and stone.life == entry.life:
+            return Appended("retired")
+        if (record := self.records.get(id)) is not None:
+            if record.life != entry.life:
+                return Appended("other_life")
+            return Appended("exists", record.stream_id, record.status.value, len(self.queue), record.created_at)
+        if entry.born < now - APPEND_WITHIN_MS:
+            return Appended("stale")
+        if entry.born > now + APPEND_WITHIN_MS:
+            return Appended("ahead")
+        if self.state is LaneState.CLOSED:
+            return Appended("closed")
+        if len(self.queue) >= self.spec.queue_limit:
+            return Appended("full", depth=len(self.queue))
+        self.tombstones.pop(id, None)
+        self.last_id = self._next_id(now)
+        self.queue[self.last_id] = id
+        self.records[id] = Record(
+            intent=entry.intent,
+            lane=self.spec.id,
+            life=entry.life,
+            status=Status.QUEUED,
+            stream_id=self.last_id,
+            created_at=now,
+            updated_at=now,
+        )
+        self._event(id, Status.QUEUED, now)
+        return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), now)
+
+    def cancel(self, id: IntentId, now: int) -> Record:
+        record = self._record(id)
+        if record.status is Status.QUEUED:
+            return self._finish(record, Outcome(Status.CANCELLED), now)
+        if record.status.final:
+            if record.status is Status.CANCELLED:
+                return record
+            raise NotAllowed(f"intent {id.key!r} is {record.status} already; its result stands")
+        if not record.cancel_requested:
+            self.asks += 1
+            record = self.records[id] = replace(record, cancel_requested=True, updated_at=now)
+        return record
+
+    def resolve(self, id: IntentId, directive: Mapping[str, Json], now: int) -> Record:
+        record = self._record(id)
+        if record.status is not Status.HELD:
+            raise NotAllowed(f"intent {id.key!r} is {record.status}, only a held one can be resolved")
+        self.asks += 1
+        record = self.records[id] = replace(record, directive=directive, updated_at=now)
+        return record
+
+    # -- owners
+
+    def lease(self, owner: str, token: str, lease_ms: int, now: int, found: str) -> Lease:
+        if self.state is LaneState.CLOSED:
+            return Lease("closed")
+        if self.schema > SCHEMA:
+            return Lease("schema")
+        if token != self.token:
+            if self.token and self.lease_until > now:
+                return Lease("held", owner=self.owner, left_ms=self.lease_until - now)
+            self.epoch += 1
+            self.owner, self.token = owner, token
+        self.lease_until = now + lease_ms
+        fence = Fence(self.spec.id, self.owner, self.epoch, self.token)
+        return Lease("leased", fence, self.view(now, found), self.owner, lease_ms)
+
+    def renew(self, fence: Fence, lease_ms: int, now: int, found: str) -> Renewed:
+        if (self.epoch, self.token) != (fence.epoch, fence.token):
+            return Renewed("fenced", owner=self.owner, epoch=self.epoch)
+        self.lease_until = now + lease_ms
+        return Renewed(
+            "renewed", len(self.queue), self.state, self.asks, self.replication_id != found, self.owner, self.epoch
+        )
+
+    def release(self, fence: Fence) -> bool:
+        if (self.epoch, self.token) != (fence.epoch, fence.token):
+            return False
+        self.token, self.owner, self.lease_until = "", "", 0
+        return True
+
+    def set_baseline(self, fence: Fence, cursor: int, operator: bool) -> int:
+        self.check_fence(fence)
+        if self.cursor is None or (operator and cursor > self.cursor):
+            self.cursor = self.baseline = cursor
+        return self.cursor
+
+    def vouch(self, fence: Fence, stored: str, found: str) -> bool:
+        self.check_fence(fence)
+        if self.replication_id == stored:
+            self.replication_id = found
+        return self.replication_id == found
+
+    def take(self, fence: Fence, count: int) -> list[Taken]:
+        self.check_fence(fence)
+        if self.state not in (LaneState.ACTIVE, LaneState.DRAINING):
+            return []
+        taken = []
+        for stream_id in self._after_signed(count):
+            self.pending.add(stream_id)
+            record = self.records[self.queue[stream_id]]
+            taken.append(Taken(record.intent, record.life, stream_id, record.created_at))
+        return taken
+
+    def unfinished(self, fence: Fence) -> list[Record]:
+        self.check_fence(fence)
+        found = [r for r in self.records.values() if r.attempts and not r.status.final]
+        return sorted(found, key=lambda r: min(a.nonce for a in r.attempts))
+
+    def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead], now: int, found: str) -> int:
+        self.check_fence(fence)
+        if batch and all(self._recorded(write) for write in batch):
+            assert self.cursor is not None
+            return self.cursor
+        if self.replication_id != found:
+            raise RolledBack(self.spec.id, self.replication_id, found)
+        self._check_state(batch)
+        if self.cursor is None or self.cursor != cursor:
+            raise Refused("cursor", f"stands at {self.cursor}, not at {cursor}")
+        top = cursor
+        firsts = [w for w in batch if w.attempt.purpose is Purpose.FIRST]
+        if self._after_signed(len(firsts)) != [w.stream_id for w in firsts]:
+            raise Refused(str(firsts[0].id), "not the oldest queued entries")
+        for write in batch:
+            top = self._check_attempt(write, top)
+        for write in batch:
+            self._write_attempt(write, now)
+        self.cursor = top
+        if firsts:
+            self.signed_upto = firsts[-1].stream_id
+        return top
+
+    def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None, now: int) -> list[Settled]:
+        self.check_fence(fence)
+        answers = []
+        for item in batch:
+            record = self.records.get(item.id)
+            if record is None or record.life != item.life:
+                answers.append(Settled("gone"))
+            elif record.status.final:
+                same = record.status is item.outcome.status
+                answers.append(Settled("already" if same else "conflict", record.status.value))
+            elif record.status not in sources(item.outcome.status) or not self._proven(record, item):
+                answers.append(Settled("refused", record.status.value))
+            else:
+                attempts = tuple(
+                    a.with_proof(item.deaths[a.name]) if a.name in item.deaths else a for a in record.attempts
+                )
+                self._finish(replace(record, attempts=attempts), item.outcome, now)
+                answers.append(Settled("settled", item.outcome.status.value))
+        if landed is not None and (self.landed is None or landed > self.landed):
+            self.landed = landed
+        return answers
+
+    def hold(self, fence: Fence, id: IntentId, life: str, hold: Mapping[str, Json], now: int) -> bool:
+        self.check_fence(fence)
+        record = self.records.get(id)
+        if record is None or record.life != life:
+            return False
+        if record.status is Status.HELD:
+            return True
+        if record.status is not Status.INFLIGHT:
+            return False
+        self.records[id] = replace(record, status=Status.HELD, hold=hold, updated_at=now)
+        self._event(id, Status.HELD, now, error=str(hold["reason"]))
+        return True
+
+    def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
+        self.check_fence(fence)
+        record = self.records.get(id)
+        if record is None or record.life != life:
+            return False
+        self.records[id] = replace(record, directive=None)
+        return True
+
+    # -- final records and the lane itself
+
+    def bury(self, record: Record, now: int) -> bool:
+        """Replace a final record by a tombstone, comparing life and final state."""
+        stored = self.records.get(record.id)
+        if stored is None or stored.life != record.life or stored.status is not record.status:
+            return False
+        del self.records[record.id]
+        self.tombstones[record.id] = Tombstone(record.life, now + TOMBSTONE_MS)
+        return True
+
+    def unretired(self, count: int) -> list[Record]:
+        return [r for r in self.records.values() if r.status in FINAL][:count]
+
+    def set_state(self, state: LaneState, reason: str, evidence: Mapping[str, Json], fence: Fence | None) -> None:
+        if fence is not None:
+            self.check_fence(fence)
+        if self.state is not state:
+            if self.state not in lane_sources(state):
+                raise NotAllowed(f"lane {self.spec.id} is {self.state}; it cannot become {state}")
+            if state is LaneState.CLOSED and self.records:
+                raise NotAllowed(f"lane {self.spec.id} still holds {len(self.records)} records; drain it first")
+        self.state, self.reason, self.evidence = state, reason, evidence
+        self.asks += 1
+
+    # -- inside
+
+    def _next_id(self, now: int) -> str:
+        ms, sequence = _order(self.last_id)
+        return f"{now}-0" if now > ms else f"{ms}-{sequence + 1}"
+
+    def _after_signed(self, count: int) -> list[str]:
+        upto = _order(self.signed_upto)
+        return list(islice((sid for sid in self.queue if _order(sid) > upto), count))
+
+    def _recorded(self, write: WriteAhead) -> bool:
+        record = self.records.get(write.id)
+        return (
+            record is not None
+            and record.life == write.life
+            and any(a.name == write.attempt.name for a in record.attempts)
+        )
+
+    def _check_state(self, batch: Sequence[WriteAhead]) -> None:
+        if self.state is LaneState.QUARANTINED:
+            raise Refused(self.spec.id, "the lane is quarantined")
+        if self.state is LaneState.PAUSED and any(w.attempt.purpose is Purpose.FIRST for w in batch):
+            raise Refused(self.spec.id, "the lane is paused")
+
+    def _check_attempt(self, write: WriteAhead, top: int) -> int:
+        """Check one attempt by its purpose; answers the cursor after it."""
+        record = self.records.get(write.id)
+        if record is None or record.life != write.life:
+            raise Refused(str(write.id), "no such record")
+        nonce, purpose = write.attempt.nonce, write.attempt.purpose
+        if purpose is Purpose.FIRST:
+            if record.status is not Status.QUEUED:
+                raise Refused(str(write.id), f"is {record.status}, not queued")
+        elif record.status not in (Status.INFLIGHT, Status.HELD):
+            raise Refused(str(write.id), f"is {record.status}, not inflight")
+        if purpose is Purpose.RESIGN and any(a.name not in write.deaths for a in record.live):
+            raise Refused(str(write.id), "has an attempt that is not proven dead")
+        shares = any(a.nonce == nonce for a in record.attempts)
+        if purpose is Purpose.REPLACE and not shares:
+            raise Refused(str(write.id), f"has no attempt at nonce {nonce} to replace")
+        if purpose in (Purpose.REPLACE, Purpose.NOOP) and shares:
+            return top
+        if nonce < top:
+            raise Refused(str(write.id), f"nonce {nonce} is below the cursor {top}")
+        return nonce + 1
+
+    def _write_attempt(self, write: WriteAhead, now: int) -> None:
+        record = self.records[write.id]
+        known = tuple(a.with_proof(write.deaths[a.name]) if a.name in write.deaths else a for a in record.attempts)
+        noop = write.attempt.purpose is Purpose.NOOP
+        self.records[write.id] = replace(
+            record,
+            status=record.status if noop else Status.INFLIGHT,
+            attempts=(*known, write.attempt),
+            hold=record.hold if noop else None,
+            resigns=record.resigns + write.counted,
+            updated_at=now,
+        )
+        self.pending.add(write.stream_id)
+        if record.status is not Status.INFLIGHT and not noop:
+            self._event(write.id, Status.INFLIGHT, now, tx_hash=write.attempt.hash)
+
+    @staticmethod
+    def _proven(record: Record, item: Settlement) -> bool:
+        """`done` names the attempt that landed; any other end needs that too, or every effect proven dead."""
+        outcome = item.outcome
+        if outcome.tx_hash is not None:
+            return any(a.name == f"{outcome.nonce}:{outcome.tx_hash}" for a in record.effects)
+        if outcome.status is Status.DONE:
+            return False
+        return all(a.dead or a.name in item.deaths for a in record.effects)
+
+    def _finish(self, record: Record, outcome: Outcome, now: int) -> Record:
+        """Every exit from the queue: outcome, XACK, XDEL and event in one step."""
+        self.queue.pop(record.stream_id, None)
+        self.pending.discard(record.stream_id)
+        bare: Intent = replace(record.intent, payload={})
+        final = replace(record, intent=bare, status=outcome.status, outcome=outcome, updated_at=now, directive=None)
+        self.records[record.id] = final
+        error = str(outcome.error["code"]) if outcome.error else None
+        self._event(record.id, outcome.status, now, tx_hash=outcome.tx_hash, error=error)
+        return final
+
+    def _record(self, id: IntentId) -> Record:
+        record = self.records.get(id)
+        if record is None:
+            raise NotFound(f"no intent {id.key!r} in lane {self.spec.id}")
+        return record
+
+    def _event(
+        self, id: IntentId, status: Status, now: int, tx_hash: str | None = None, error: str | None = None
+    ) -> None:
+        ms, sequence = _order(self.events[-1].id) if self.events else (0, 0)
+        event_id = f"{now}-0" if now > ms else f"{ms}-{sequence + 1}"
+        self.events.append(Event(event_id, id, self.spec.id, status, now, tx_hash, error))
+        del self.events[:-MAX_EVENTS]

@@ -1,0 +1,331 @@
+"""`MemoryLedger`: the async face of homes and lanes in one process.
+
+Home and lane steps are separate awaits, as on Redis, so that everything that can happen between them can happen here
+too. `hop` is awaited before and after each step: a test or the simulator loses requests and replies there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from txmanager.core.errors import LaneClosed, NotFound
+from txmanager.core.ledger import (
+    SWEEP_AFTER_MS,
+    Appended,
+    Claim,
+    Claimed,
+    Entry,
+    Lease,
+    Member,
+    Renewed,
+    Route,
+    Settled,
+    Settlement,
+    Taken,
+    WriteAhead,
+)
+from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
+from txmanager.core.states import LaneState
+from txmanager.ledger.memory.homes import Homes
+from txmanager.ledger.memory.lanes import LaneStore
+
+T = TypeVar("T")
+Hop = Callable[[str, str], Awaitable[None]]
+"""`hop(operation, "request" | "reply")`, awaited on the way to and from the store."""
+
+DAY_MS = 24 * 3600 * 1000
+
+
+async def _yield(_operation: str, _side: str) -> None:
+    await asyncio.sleep(0)
+
+
+class MemoryLedger:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        retention_ms: int = 7 * DAY_MS,
+        hop: Hop = _yield,
+    ) -> None:
+        self._clock = clock
+        self._retention_ms = retention_ms
+        self._hop = hop
+        self.replication_id = "memory"
+        self.homes = Homes()
+        self.stores: dict[str, LaneStore] = {}
+        self._members: dict[str, tuple[Member, int]] = {}
+        self._waiters: dict[int, tuple[frozenset[str], IntentId | None, asyncio.Future[set[str]]]] = {}
+        self._tickets = itertools.count()
+
+    async def _step(self, operation: str, step: Callable[[int], T]) -> T:
+        await self._hop(operation, "request")
+        result = step(self._clock())
+        await self._hop(operation, "reply")
+        return result
+
+    def _store(self, lane: str) -> LaneStore:
+        store = self.stores.get(lane)
+        if store is None:
+            raise NotFound(f"no lane {lane}")
+        return store
+
+    # -- producers
+
+    async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
+        return await self._step("claim", lambda now: [self.homes.claim(c, now) for c in claims])
+
+    async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
+        def step(now: int) -> list[Appended]:
+            store = self.stores.get(lane)
+            if store is None:
+                return [Appended("closed") for _ in entries]
+            answers = [store.append(entry, now) for entry in entries]
+            self._wake(lane)
+            return answers
+
+        return await self._step("append", step)
+
+    async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
+        return await self._step("move", lambda now: self.homes.move(id, life, old_lane, new_lane, now))
+
+    async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> Claimed:
+        return await self._step("alias", lambda now: self.homes.alias(id, fingerprint, target, now))
+
+    async def read(self, id: IntentId) -> Record | None:
+        seen = ""
+        while True:
+            home = await self._step("read", lambda now, id=id: self.homes.get(id, now))  # type: ignore[misc]
+            if home is None:
+                return None
+            if home.alias_of is not None:
+                id = home.alias_of
+                continue
+            if home.record is not None:
+                return home.record
+            lane, life = home.lane, home.life
+            record = await self._step("read", lambda now, id=id, lane=lane: self._lane_record(lane, id))  # type: ignore[misc]
+            if record is not None and record.life == life:
+                return record
+            if seen == life + lane:
+                return None
+            seen = life + lane  # retired between the two reads: the home knows now
+
+    def _lane_record(self, lane: str, id: IntentId) -> Record | None:
+        store = self.stores.get(lane)
+        return store.records.get(id) if store else None
+
+    async def cancel(self, id: IntentId) -> Record:
+        record = await self._open(id)
+        return await self._step(
+            "cancel", lambda now: self._asked(record, self._store(record.lane).cancel(record.id, now))
+        )
+
+    async def resolve(self, id: IntentId, directive: Mapping[str, Json]) -> Record:
+        record = await self._open(id)
+        return await self._step(
+            "resolve", lambda now: self._asked(record, self._store(record.lane).resolve(record.id, directive, now))
+        )
+
+    async def _open(self, id: IntentId) -> Record:
+        record = await self.read(id)
+        if record is None:
+            raise NotFound(f"no intent {id.key!r} in pool {id.pool!r}")
+        return record
+
+    def _asked(self, record: Record, after: Record) -> Record:
+        self._wake(record.lane, after.id if after.status.final else None)
+        return after
+
+    # -- owners
+
+    async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
+        def step(now: int) -> Lease:
+            store = self.stores.get(lane)
+            if store is None:
+                return Lease("unknown")
+            return store.lease(owner, token, lease_ms, now, self.replication_id)
+
+        return await self._step("lease", step)
+
+    async def renew(self, fences: Sequence[Fence], lease_ms: int) -> list[Renewed]:
+        def step(now: int) -> list[Renewed]:
+            return [self._store(f.lane).renew(f, lease_ms, now, self.replication_id) for f in fences]
+
+        return await self._step("renew", step)
+
+    async def release(self, fence: Fence) -> bool:
+        return await self._step("release", lambda _: self._store(fence.lane).release(fence))
+
+    async def baseline(self, fence: Fence, cursor: int, *, operator: bool = False) -> int:
+        return await self._step("baseline", lambda _: self._store(fence.lane).set_baseline(fence, cursor, operator))
+
+    async def vouch(self, fence: Fence, stored: str, found: str) -> bool:
+        return await self._step("vouch", lambda _: self._store(fence.lane).vouch(fence, stored, found))
+
+    async def take(self, fence: Fence, count: int) -> list[Taken]:
+        return await self._step("take", lambda _: self._store(fence.lane).take(fence, count))
+
+    async def unfinished(self, fence: Fence) -> list[Record]:
+        return await self._step("unfinished", lambda _: self._store(fence.lane).unfinished(fence))
+
+    async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
+        return await self._step(
+            "record_attempts",
+            lambda now: self._store(fence.lane).record_attempts(fence, cursor, batch, now, self.replication_id),
+        )
+
+    async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
+        def step(now: int) -> list[Settled]:
+            answers = self._store(fence.lane).settle(fence, batch, landed, now)
+            for item in batch:
+                self._wake(fence.lane, item.id)
+            return answers
+
+        return await self._step("settle", step)
+
+    async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
+        held = {"reason": reason, "evidence": evidence}
+        return await self._step("hold", lambda now: self._store(fence.lane).hold(fence, id, life, held, now))
+
+    async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
+        return await self._step("answer", lambda _: self._store(fence.lane).answer(fence, id, life))
+
+    # -- final records
+
+    async def unretired(self, lane: str, count: int) -> list[Record]:
+        return await self._step("unretired", lambda _: self._store(lane).unretired(count))
+
+    async def retire(self, records: Sequence[Record]) -> int:
+        await self._step("retire_home", lambda now: [self.homes.retire(r, self._retention_ms, now) for r in records])
+        return await self._step("retire_lane", lambda now: sum(self._store(r.lane).bury(r, now) for r in records))
+
+    async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
+        stale = await self._step("sweep", lambda now: self.homes.stale(home, now - older_than_ms, now))
+        gone = 0
+        for id, claim in stale:
+            if claim.alias_of is not None:
+                target = claim.alias_of
+                if await self._step("sweep", lambda now, t=target: self.homes.get(t, now)) is not None:  # type: ignore[misc]
+                    continue
+            else:
+                record = await self._step(
+                    "sweep",
+                    lambda now, id=id, lane=claim.lane: self._lane_record(lane, id),  # type: ignore[misc]
+                )
+                if record is not None and record.life == claim.life:
+                    if record.status.final:
+                        gone += await self.retire([record])
+                    continue
+            gone += await self._step(
+                "sweep",
+                lambda now, id=id, life=claim.life, born=claim.born: self.homes.forget(id, life, born, now),  # type: ignore[misc]
+            )
+        return gone
+
+    # -- lanes and workers
+
+    async def register(self, spec: LaneSpec) -> Lane:
+        def step(now: int) -> Lane:
+            store = self.stores.get(spec.id)
+            if store is None:
+                store = self.stores[spec.id] = LaneStore(spec, self.replication_id)
+            elif store.state is LaneState.CLOSED:
+                raise LaneClosed(spec.id)
+            store.spec = spec
+            return store.view(now, self.replication_id)
+
+        return await self._step("register", step)
+
+    async def set_lane(
+        self,
+        lane: str,
+        state: LaneState,
+        reason: str = "",
+        evidence: Mapping[str, Json] | None = None,
+        *,
+        fence: Fence | None = None,
+    ) -> Lane:
+        def step(now: int) -> Lane:
+            store = self._store(lane)
+            store.set_state(state, reason, evidence or {}, fence)
+            self._wake(lane)
+            return store.view(now, self.replication_id)
+
+        return await self._step("set_lane", step)
+
+    async def routes(self) -> list[Route]:
+        return await self._step(
+            "routes", lambda _: [Route(s.spec.id, s.spec.pool, s.spec.weight, s.state) for s in self.stores.values()]
+        )
+
+    async def lanes(self, pool: str | None = None) -> list[Lane]:
+        def step(now: int) -> list[Lane]:
+            return [s.view(now, self.replication_id) for s in self.stores.values() if pool in (None, s.spec.pool)]
+
+        return await self._step("lanes", step)
+
+    async def lane(self, lane: str) -> Lane | None:
+        def step(now: int) -> Lane | None:
+            store = self.stores.get(lane)
+            return store.view(now, self.replication_id) if store else None
+
+        return await self._step("lane", step)
+
+    async def heartbeat(self, member: Member, ttl_ms: int) -> None:
+        def step(now: int) -> None:
+            self._members[member.name] = (member, now + ttl_ms)
+
+        await self._step("heartbeat", step)
+
+    async def leave(self, name: str) -> None:
+        await self._step("leave", lambda _: self._members.pop(name, None))
+
+    async def members(self) -> list[Member]:
+        return await self._step(
+            "members",
+            lambda now: sorted((m for m, until in self._members.values() if until > now), key=lambda m: m.name),
+        )
+
+    async def events(self, lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+        def step(_: int) -> list[Event]:
+            def order(event_id: str) -> tuple[int, ...]:
+                return tuple(map(int, event_id.split("-")))
+
+            return [e for e in self._store(lane).events if order(e.id) > order(after)][:count]
+
+        return await self._step("events", step)
+
+    # -- waiting
+
+    async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        return await self._wait(frozenset(lanes), None, timeout_s)
+
+    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
+        await self._wait(frozenset((lane,)), id, timeout_s)
+
+    async def _wait(self, lanes: frozenset[str], id: IntentId | None, timeout_s: float) -> set[str]:
+        ticket = next(self._tickets)
+        future: asyncio.Future[set[str]] = asyncio.get_running_loop().create_future()
+        self._waiters[ticket] = (lanes, id, future)
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return set()
+        finally:
+            self._waiters.pop(ticket, None)
+
+    def _wake(self, lane: str, final: IntentId | None = None) -> None:
+        for lanes, id, future in self._waiters.values():
+            if lane in lanes and id == final and not future.done():
+                future.set_result({lane})
+
+    async def now_ms(self) -> int:
+        return await self._step("now", lambda now: now)
+
+    async def close(self) -> None:
+        """Nothing to close: the state ends with the process."""
