@@ -1,0 +1,324 @@
+"""The network: nodes that take transactions, producers that make blocks, time that is told to it.
+
+Pure and deterministic: the same genesis, config, generator and calls give the same chain, byte for byte.
+`tick(now)` is the only thing that moves time; no clock is read and no I/O is done here. Times are
+milliseconds. A final block never changes; the two blocks above it may be orphaned by `reorg`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .chain import Chain
+from .errors import InvalidTx, Unknown
+from .faults import Fault, Faults
+from .genesis import Genesis
+from .model import AccessKey, Account, Block, FunctionCall, Transfer, Tx, TxRecord
+from .pool import Pool
+from .state import Key
+from .status import Level, level_of
+from .validate import Reader, check_shape, check_signer, current_nonce
+
+REJECT_AT = 0.8  # the congestion level from which a shard refuses new transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    chain_id: str = "localnet"
+    block_ms: float = 600.0
+    producers: int = 3
+    nodes: int = 2
+    delay_ms: tuple[float, float] = (0.0, 20.0)  # from a node to each producer, drawn anew for each
+    loss: float = 0.0  # the share of deliveries to one producer that never arrive
+    validity: int = 86_400  # blocks a transaction lives after its base block
+    keep_blocks: int = 100_000  # five epochs
+    gas_price: int = 100_000_000
+    tx_gas_limit: int = 500 * 10**12
+    receipt_gas_limit: int = 1_000 * 10**12
+    finality_lag: int = 2
+
+
+class View(NamedTuple):
+    """What one node knows at one moment."""
+
+    node: int
+    head: Block
+    final: Block
+    oldest: int  # transactions below this height are forgotten
+
+
+class TxStatus(NamedTuple):
+    level: Level
+    record: TxRecord
+    view: View
+
+
+class Network:
+    """Several node views of one chain. `node` is always an index below `config.nodes`."""
+
+    def __init__(
+        self,
+        genesis: Genesis,
+        config: Config | None = None,
+        rng: random.Random | None = None,
+        now: float = 0.0,
+    ) -> None:
+        self.config = config or Config()
+        self.rng = rng or random.Random(0)
+        self.faults = Faults(self.rng)
+        self.chain = Chain(genesis, self.config, now)
+        self.pools = [Pool() for _ in range(self.config.producers)]
+        self.now = now
+        self.next_block_at = now + self.config.block_ms
+        self._in_transit: list[tuple[float, int, int, Tx]] = []
+        self._sent = 0
+
+    # time
+
+    def tick(self, now: float) -> list[Block]:
+        """Move time to `now`; answers the blocks made on the way. Going back is ignored."""
+        made: list[Block] = []
+        while self.next_block_at <= now:
+            self.now = self.next_block_at
+            self._deliver(self.now)
+            if self.faults.draw("stall") is None:
+                made.append(self._produce())
+            self.next_block_at += self.config.block_ms
+        if now > self.now:
+            self.now = now
+            self._deliver(now)
+        return made
+
+    def advance(self, blocks: int) -> list[Block]:
+        """Make blocks at once, without waiting: for expiry, epochs and other long roads."""
+        made = []
+        for _ in range(blocks):
+            self.now = self.next_block_at
+            self._deliver(self.now)
+            made.append(self._produce())
+            self.next_block_at += self.config.block_ms
+        return made
+
+    def resume(self, now: float) -> None:
+        """Continue after a pause of the process: the blocks of the meantime are not made up for."""
+        self.now = max(self.now, now)
+        self.next_block_at = self.now + self.config.block_ms
+
+    def reorg(self, depth: int = 1) -> list[Block]:
+        """Orphan the newest blocks above the final one. Their transactions return to the pools."""
+        orphans = self.chain.orphan(depth)
+        for block in orphans:
+            for tx in block.txs:
+                for pool in self.pools:
+                    pool.add(tx)
+        return orphans
+
+    def _produce(self) -> Block:
+        producer = self.chain.next_height % len(self.pools)
+        return self.chain.produce(self.pools[producer], producer, self.now)
+
+    def _deliver(self, now: float) -> None:
+        transit = self._in_transit
+        while transit and transit[0][0] <= now:
+            _, _, producer, tx = heapq.heappop(transit)
+            self.pools[producer].add(tx)
+
+    # submitting
+
+    def submit(self, what: Tx | bytes, node: int = 0, *, verify: bool = True) -> bytes:
+        """`broadcast_tx_async`: take it and say its hash. Nothing is validated; it may go nowhere."""
+        tx = self._decoded(what, verify)
+        draw = self.faults.draw
+        if self.faults.active and (
+            draw("drop", node=node, signer_id=tx.signer_id)
+            or draw("expired", node=node, signer_id=tx.signer_id)
+            or self.congestion(node, tx.signer_id) >= REJECT_AT
+        ):
+            return tx.hash
+        self._route(tx, node)
+        return tx.hash
+
+    def send(self, what: Tx | bytes, node: int = 0, *, verify: bool = True) -> bytes:
+        """`send_tx`: validate against the node's head, then take it. Raises `InvalidTx`."""
+        tx = self._decoded(what, verify)
+        self.check(tx, node)
+        if self.faults.active and self.faults.draw("drop", node=node, signer_id=tx.signer_id):
+            return tx.hash
+        self._route(tx, node)
+        return tx.hash
+
+    def check(self, tx: Tx, node: int = 0) -> None:
+        """The RPC node's checks, in its order. A transaction already on chain passes again."""
+        view = self.view(node)
+        self._check_validity(tx, view, node)
+        level = self.congestion(node, tx.signer_id)
+        if level >= REJECT_AT:
+            raise InvalidTx({"ShardCongested": {"shard_id": 0, "congestion_level": level}})
+        check_shape(tx)
+        try:
+            check_signer(self.reader(view.head), tx, self.config.gas_price)
+        except InvalidTx as refusal:
+            if refusal.name == "InvalidNonce" and self._known(tx.hash, view) is not None:
+                return  # resending what already landed is not an error
+            raise
+
+    def _check_validity(self, tx: Tx, view: View, node: int) -> None:
+        base = self.chain.by_hash.get(tx.block_hash)
+        # A base this node has not seen looks expired to it, however fresh it is.
+        if base is None or base.height > view.head.height:
+            raise InvalidTx("Expired")
+        if view.head.height > base.height + self.config.validity:
+            raise InvalidTx("Expired")
+        if self.faults.active and self.faults.draw("expired", node=node, signer_id=tx.signer_id):
+            raise InvalidTx("Expired")
+
+    def congestion(self, node: int = 0, signer_id: str | None = None) -> float:
+        fault = self.faults.draw("congestion", node=node, signer_id=signer_id)
+        return max(fault.level if fault else 0.0, self.chain.backlog())
+
+    def _decoded(self, what: Tx | bytes, verify: bool) -> Tx:
+        if isinstance(what, bytes):
+            from .wire import decode  # near-kit takes a second to import; a simulator may never need it
+
+            what = decode(what)
+        if not verify:
+            what.valid_signature = True
+        return what
+
+    def _route(self, tx: Tx, node: int) -> None:
+        """Towards every producer, each with its own delay: this is where overtaking comes from."""
+        extra, spread = 0.0, 0.0
+        if self.faults.active:
+            delay = self.faults.draw("delay", node=node, signer_id=tx.signer_id)
+            reorder = self.faults.draw("reorder", node=node, signer_id=tx.signer_id)
+            extra, spread = delay.ms if delay else 0.0, reorder.ms if reorder else 0.0
+        low, high = self.config.delay_ms
+        width = high - low + spread
+        for producer in range(len(self.pools)):
+            if self.config.loss and self.rng.random() < self.config.loss:
+                continue
+            self._sent += 1
+            at = self.now + low + extra + (self.rng.random() * width if width else 0.0)
+            heapq.heappush(self._in_transit, (at, self._sent, producer, tx))
+
+    def foreign_use(self, account_id: str, public_key: str, by: int = 1, count: int = 1) -> list[bytes]:
+        """Somebody else signs with this key: real transactions that raise its nonce in the next block."""
+        key: AccessKey | None = self.chain.state.get((account_id, public_key))
+        if key is None:
+            raise Unknown("access key", f"{account_id} {public_key}")
+        lane = 0 if key.gas_balance is not None else None
+        receiver_id = account_id
+        action: Transfer | FunctionCall = Transfer(0)
+        if key.permission is not None:
+            receiver_id = key.permission.receiver_id
+            method = (key.permission.method_names or ("get_num",))[0]
+            action = FunctionCall(method, b"{}", 5 * 10**12)
+        base = self.chain.blocks[-1].hash
+        tx = Tx(account_id, public_key, 0, receiver_id, base, (action,), nonce_index=lane)
+        nonce = current_nonce(self.chain.state.get, tx, key)
+        hashes = []
+        for _ in range(count):
+            nonce += by
+            tx = Tx(account_id, public_key, nonce, receiver_id, base, (action,), nonce_index=lane)
+            for pool in self.pools:
+                pool.add(tx)
+            hashes.append(tx.hash)
+        return hashes
+
+    # looking
+
+    def view(self, node: int = 0) -> View:
+        if not 0 <= node < self.config.nodes:
+            raise Unknown("node", node)
+        blocks = self.chain.blocks
+        lag, oldest = 0, 0
+        if self.faults.active:
+            behind = self.faults.draw("lag", node=node)
+            wavering = self.faults.draw("disagree", node=node)
+            forgetful = self.faults.draw("forget", node=node)
+            lag = behind.blocks if behind else 0
+            lag += self.rng.randint(0, wavering.blocks) if wavering else 0
+            lag = min(lag, len(blocks) - 1)
+            if forgetful is not None:
+                oldest = blocks[-1 - lag].height - forgetful.blocks
+        head = len(blocks) - 1 - lag
+        return View(node, blocks[head], blocks[max(0, head - self.config.finality_lag)], oldest)
+
+    def status(self, tx_hash: bytes, node: int = 0) -> TxStatus | None:
+        """Where a transaction stands at this node, or None when it is unknown there."""
+        view = self.view(node)
+        record = self._known(tx_hash, view)
+        if record is None:
+            return None
+        return TxStatus(level_of(record, view.head.height, view.final.height), record, view)
+
+    def _known(self, tx_hash: bytes, view: View) -> TxRecord | None:
+        record = self.chain.records.get(tx_hash)
+        if record is None or record.height > view.head.height or record.height < view.oldest:
+            return None
+        return record
+
+    def head(self, node: int = 0) -> Block:
+        return self.view(node).head
+
+    def final(self, node: int = 0) -> Block:
+        return self.view(node).final
+
+    def at(self, finality: str = "final", node: int = 0) -> Block:
+        """The block a finality names at this node: `optimistic`, `near-final` or `final`."""
+        view = self.view(node)
+        if finality == "optimistic":
+            return view.head
+        if finality == "near-final":
+            return self.chain.by_hash.get(view.head.prev_hash, view.head)
+        return view.final
+
+    def block(self, ref: int | bytes, node: int = 0) -> Block:
+        """By height or hash; raises `Unknown` for what this node has not."""
+        found = self.chain.by_hash.get(ref) if isinstance(ref, bytes) else self.chain.by_height.get(ref)
+        if found is None or found.height > self.view(node).head.height:
+            raise Unknown("block", ref)
+        return found
+
+    def chunk(self, chunk_hash: bytes, node: int = 0) -> Block:
+        return self.block(chunk_hash[::-1], node)
+
+    def reader(self, block: Block) -> Reader:
+        """Reads state as it was after `block`."""
+        state = self.chain.state
+        if block is self.chain.blocks[-1]:
+            return state.head.get
+        height = block.height
+
+        def read(key: Key) -> object:
+            return state.at(key, height)
+
+        return read
+
+    def account(self, account_id: str, *, finality: str = "final", node: int = 0) -> Account | None:
+        account: Account | None = self.reader(self.at(finality, node))((account_id,))
+        return account
+
+    def access_key(
+        self, account_id: str, public_key: str, *, finality: str = "final", node: int = 0
+    ) -> tuple[AccessKey | None, Block]:
+        """The key as of a finality, and the block it was read at."""
+        block = self.at(finality, node)
+        key: AccessKey | None = self.reader(block)((account_id, public_key))
+        return key, block
+
+    def gas_key_nonces(
+        self, account_id: str, public_key: str, *, finality: str = "final", node: int = 0
+    ) -> tuple[list[int] | None, Block]:
+        block = self.at(finality, node)
+        read = self.reader(block)
+        key: AccessKey | None = read((account_id, public_key))
+        if key is None or key.gas_balance is None:
+            return None, block
+        return [read((account_id, public_key, index)) for index in range(key.num_nonces)], block
+
+    def set_fault(self, kind: str, **settings: object) -> Fault:
+        return self.faults.set(Fault(kind, **settings))  # type: ignore[arg-type]

@@ -1,0 +1,153 @@
+"""Bytes to `Tx`, decoded by near-kit and verified by PyNaCl: never by the project's own codec.
+
+Two independent implementations meet on the wire, so an encoding mistake on either side shows up as
+a refused transaction. Anything that is not a whole transaction raises `DecodeError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from functools import lru_cache
+from typing import Any
+
+import base58
+import nacl.exceptions
+import nacl.signing
+from near import wire as kit
+
+from . import model
+from .errors import DecodeError
+
+_KEY_PREFIX = {"Ed25519": "ed25519:", "Secp256k1": "secp256k1:", "MlDsa65": "ml-dsa-65:"}
+_SIGNATURE_SIZE = {0: 64, 1: 65, 2: 3309}
+
+
+def decode(raw: bytes) -> model.Tx:
+    """The transaction in `raw`. Its signature is checked later, by whoever must know."""
+    try:
+        # V0 has no tag: its first byte is the low byte of a signer id's length, at least 2.
+        signed: Any = (kit.SignedTransactionV1 if raw[:1] == b"\x01" else kit.SignedTransaction).from_borsh(raw)
+        tx = signed.transaction
+        # A signature is one type byte and the rest: what stands before it is what was hashed and signed.
+        body = raw[: len(raw) - 1 - len(signed.signature.data)]
+        if raw[len(body)] != {"Ed25519": 0, "Secp256k1": 1, "MlDsa65": 2}[signed.signature.variant]:
+            raise DecodeError("trailing bytes")
+        nonce, nonce_index, strict = tx.nonce, None, False
+        if isinstance(signed, kit.SignedTransactionV1):
+            nonce_index = getattr(tx.nonce, "nonce_index", None)
+            nonce, strict = tx.nonce.nonce, tx.nonce_mode.variant == "Strict"
+        same_curve = tx.public_key.variant == signed.signature.variant
+        return model.Tx(
+            signer_id=tx.signer_id,
+            public_key=_key(tx.public_key.variant, tx.public_key.data),
+            nonce=nonce,
+            receiver_id=tx.receiver_id,
+            block_hash=tx.block_hash,
+            actions=tuple([_action(action) for action in tx.actions]),
+            hash=hashlib.sha256(body).digest(),
+            nonce_index=nonce_index,
+            strict=strict,
+            version=1 if raw[:1] == b"\x01" else 0,
+            size=len(raw),
+            signature=signed.signature.data,
+            valid_signature=None if same_curve else False,
+        )
+    except DecodeError:
+        raise
+    except Exception as cause:  # near-kit has no one error for bad bytes: struct, pydantic, index, unicode
+        raise DecodeError(f"cannot decode the transaction: {type(cause).__name__}") from cause
+
+
+def decode_base64(text: str) -> model.Tx:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as cause:
+        raise DecodeError("the transaction is not base64") from cause
+    return decode(raw)
+
+
+def verify(tx: model.Tx) -> bool:
+    return _verify(tx.public_key, tx.hash, tx.signature)
+
+
+def _verify(public_key: str, digest: bytes, signature: bytes) -> bool:
+    if not public_key.startswith("ed25519:"):
+        return False  # the devnet knows one curve; docs/devnet.md says so
+    try:
+        _verify_key(public_key).verify(digest, signature)
+    except (nacl.exceptions.BadSignatureError, ValueError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _verify_key(public_key: str) -> nacl.signing.VerifyKey:
+    return nacl.signing.VerifyKey(base58.b58decode(public_key[8:]))
+
+
+@lru_cache(maxsize=4096)
+def _key(variant: str, data: bytes) -> str:
+    return _KEY_PREFIX[variant] + base58.b58encode(data).decode()
+
+
+def _key_of(public_key: Any) -> str:
+    return _key(public_key.variant, public_key.data)
+
+
+def _permission(call: Any) -> model.Permission:
+    return model.Permission(call.receiver_id, tuple(call.method_names), call.allowance)
+
+
+def _add_key(action: Any) -> model.AddKey:
+    permission = action.access_key.permission
+    call, lanes, balance = None, None, 0
+    if permission.variant == "FunctionCall":
+        call = _permission(permission)
+    elif permission.variant == "GasKeyFunctionCall":
+        call = _permission(permission.function_call)
+    if permission.variant.startswith("GasKey"):
+        lanes, balance = permission.gas_key_info.num_nonces, permission.gas_key_info.balance
+    return model.AddKey(_key_of(action.public_key), call, lanes, action.access_key.nonce, balance)
+
+
+def _delegate(action: Any) -> model.Delegate:
+    inner, signature = action.delegate_action, action.signature
+    public_key = _key_of(inner.public_key)
+    ok = signature.variant == inner.public_key.variant and _verify(
+        public_key, kit.delegate_action_signing_hash(inner), signature.data
+    )
+    return model.Delegate(
+        sender_id=inner.sender_id,
+        receiver_id=inner.receiver_id,
+        actions=tuple([_action(a) for a in inner.actions]),
+        nonce=inner.nonce,
+        max_block_height=inner.max_block_height,
+        public_key=public_key,
+        signature_ok=ok,
+        signature=_KEY_PREFIX[signature.variant] + base58.b58encode(signature.data).decode(),
+    )
+
+
+def _action(action: Any) -> model.Action:
+    make = _ACTIONS.get(action.variant)
+    if make is not None:
+        made: model.Action = make(action)
+        return made
+    view = {field: repr(value) for field, value in action.model_dump().items() if field != "variant"}
+    return model.Unsupported(action.variant, {action.variant: view})
+
+
+_ACTIONS: dict[str, Any] = {
+    "CreateAccount": lambda a: model.CreateAccount(),
+    "DeployContract": lambda a: model.DeployContract(a.code),
+    "FunctionCall": lambda a: model.FunctionCall(a.method_name, a.args, a.gas, a.deposit),
+    "Transfer": lambda a: model.Transfer(a.deposit),
+    "AddKey": _add_key,
+    "DeleteKey": lambda a: model.DeleteKey(_key_of(a.public_key)),
+    "DeleteAccount": lambda a: model.DeleteAccount(a.beneficiary_id),
+    "SignedDelegate": _delegate,
+    "TransferToGasKey": lambda a: model.TransferToGasKey(_key_of(a.public_key), a.deposit),
+    "WithdrawFromGasKey": lambda a: model.WithdrawFromGasKey(_key_of(a.public_key), a.amount),
+}
