@@ -15,6 +15,8 @@ from txmanager.core.errors import InvalidInput
 
 VERSION = "v1"
 MAX_DEPTH = 64
+MAX_DIGITS = 400
+_TOO_BIG = 10**MAX_DIGITS
 
 
 def fingerprint(kind: str, payload: object) -> str:
@@ -36,9 +38,10 @@ def _write(value: object, out: list[str], depth: int) -> None:
         out.append(_number(value))
     elif isinstance(value, Mapping):
         out.append("{")
-        for name in sorted(value):
+        for name in value:
             if not isinstance(name, str):
                 raise InvalidInput("payload", f"object keys must be strings, not {type(name).__name__}")
+        for name in sorted(value):
             out.append(json.dumps(name, ensure_ascii=False) + ":")
             _write(value[name], out, depth + 1)
             out.append(",")
@@ -56,6 +59,8 @@ def _write(value: object, out: list[str], depth: int) -> None:
 def _number(value: int | float | Decimal) -> str:
     """1, 1.0 and 1e0 are one number; so are 1e23 and the integer with 23 zeros."""
     if isinstance(value, int):
+        if abs(value) >= _TOO_BIG:
+            raise InvalidInput("payload", f"a number has more than {MAX_DIGITS} digits")
         return str(value)
     exact = Decimal(repr(value)) if isinstance(value, float) else value
     if not exact.is_finite():
@@ -69,7 +74,7 @@ def _number(value: int | float | Decimal) -> str:
     exponent += len(text) - len(stripped)
     prefix = "-" if sign else ""
     if exponent >= 0:
-        if exponent > 400:
-            raise InvalidInput("payload", "a number has more than 400 digits")
+        if len(stripped) + exponent > MAX_DIGITS:
+            raise InvalidInput("payload", f"a number has more than {MAX_DIGITS} digits")
         return prefix + stripped + "0" * exponent
     return f"{prefix}{stripped}e{exponent}"

@@ -1,0 +1,173 @@
+"""Dependencies point inward: core <- adapters <- runtime <- api, cli, client <- consumers.
+
+The table below is the architecture. A new package has to be put into it; an import that is not allowed fails with
+the file, the line and the rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Each part of txmanager, and the parts it may import besides itself.
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "rpc": {"core"},
+    "signing": {"core"},
+    "ledger": {"core"},
+    "chains": {"core", "rpc", "signing"},
+    "settings": {"core"},
+    "runtime": {"core", "rpc", "signing", "ledger", "chains", "settings"},
+    "client": {"core"},
+    "api": {"core", "settings", "runtime"},
+    "devnet": set(),
+    "cli": {"core", "rpc", "signing", "ledger", "chains", "settings", "runtime", "client", "api", "devnet"},
+    "": {"core", "settings", "runtime", "client"},
+}
+ADAPTERS = {"ledger", "chains", "signing"}
+
+# I/O, clocks, randomness and concurrency: none of them belongs into the core.
+IMPURE_WORDS = """
+    asyncio concurrent contextvars http io logging multiprocessing os pathlib queue random secrets select selectors
+    shutil signal socket socketserver sqlite3 ssl subprocess sys tempfile threading time urllib uuid
+"""
+IMPURE = set(IMPURE_WORDS.split())
+CORE_MAY_INSTALL = {"pydantic"}
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, wherever in the file it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base]).rstrip(".")
+            for name in node.names:
+                # `from txmanager import core` imports a package, `from txmanager.core import x` perhaps a name.
+                yield node.lineno, f"{base}.{name.name}"
+
+
+def part_of(module: str) -> str | None:
+    """The part of txmanager that a module belongs to; None for anything else."""
+    names = module.split(".")
+    if names[0] != "txmanager":
+        return None
+    return names[1] if len(names) > 1 and (names[1] in MAY_IMPORT or _is_part(names[1])) else ""
+
+
+def _is_part(name: str) -> bool:
+    return (ROOT / "txmanager" / name).is_dir() or (ROOT / "txmanager" / f"{name}.py").is_file()
+
+
+def violations(source: str, module: str, *, package: bool = False) -> list[str]:
+    tree = ast.parse(source)
+    part = part_of(module)
+    found = []
+    for line, name in imports(tree, module if package else module.rpartition(".")[0]):
+        top = name.split(".")[0]
+        other = part_of(name)
+        if top == "consumers" and not module.startswith("consumers"):
+            found.append(f"line {line}: nothing imports consumers, not even {module}")
+        if top == "tests":
+            found.append(f"line {line}: programs do not import tests")
+        if module.startswith("consumers") and top in ("redis", "hiredis", "valkey"):
+            found.append(f"line {line}: a consumer talks to the ledger, not to {top}")
+        if top in ("redis", "hiredis") and part not in (None, "ledger"):
+            found.append(f"line {line}: {top} stays inside txmanager.ledger")
+        if part is not None and other is not None and other != part and other not in MAY_IMPORT.get(part, set()):
+            found.append(f"line {line}: txmanager.{part} must not import {name}")
+        if part == "core":
+            if top in IMPURE:
+                found.append(f"line {line}: core is pure and must not import {top}")
+            if top not in sys.stdlib_module_names and top != "txmanager" and top not in CORE_MAY_INSTALL:
+                found.append(f"line {line}: core imports the standard library and pydantic only, not {top}")
+    if part == "core":
+        awaits = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+        found += [f"line {node.lineno}: core awaits nothing" for node in ast.walk(tree) if isinstance(node, awaits)]
+        found += [
+            f"line {node.lineno}: core does no I/O, so no {node.func.id}()"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("open", "print")
+        ]
+    return found
+
+
+def modules() -> Iterator[tuple[Path, str]]:
+    for top in ("txmanager", "consumers"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            names = path.relative_to(ROOT).with_suffix("").parts
+            yield path, ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def test_every_import_points_inward():
+    found = [
+        f"{path.relative_to(ROOT)} {problem}"
+        for path, module in modules()
+        for problem in violations(path.read_text(), module, package=path.name == "__init__.py")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_part_has_its_place_in_the_table():
+    parts = {part_of(module) for _, module in modules()} - {None}
+    assert parts <= set(MAY_IMPORT), f"add {parts - set(MAY_IMPORT)} to MAY_IMPORT"
+
+
+def test_one_module_of_the_runtime_builds_the_adapters():
+    builders = [
+        module
+        for path, module in modules()
+        if part_of(module) == "runtime"
+        and any(
+            part_of(name) in ADAPTERS for _, name in imports(ast.parse(path.read_text()), module.rpartition(".")[0])
+        )
+    ]
+    assert len(builders) <= 1, builders
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "rule"),
+    [
+        ("txmanager.core.router", "from txmanager.ledger.memory import Memory", "must not import txmanager.ledger"),
+        ("txmanager.core.router", "from ..runtime import lane", "must not import txmanager.runtime"),
+        ("txmanager.core.router", "import asyncio", "core is pure"),
+        ("txmanager.core.router", "import redis", "standard library and pydantic only"),
+        ("txmanager.core.router", "async def f(x):\n    await x", "core awaits nothing"),
+        ("txmanager.core.router", "def f():\n    open('x')", "no I/O"),
+        ("txmanager.ledger.redis.codec", "from txmanager.chains.near import wire", "must not import txmanager.chains"),
+        ("txmanager.signing.vault", "from txmanager import chains", "must not import txmanager.chains"),
+        ("txmanager.chains.near.adapter", "import txmanager.ledger.memory", "must not import txmanager.ledger"),
+        ("txmanager.runtime.lane", "def f():\n    from txmanager.api import app", "must not import txmanager.api"),
+        ("txmanager.api.routes", "from txmanager.signing import vault", "must not import txmanager.signing"),
+        ("txmanager.api.routes", "import redis.asyncio", "stays inside txmanager.ledger"),
+        ("txmanager.client.sync", "from txmanager.runtime import lane", "must not import txmanager.runtime"),
+        ("txmanager.devnet.chain", "from txmanager.core import models", "must not import txmanager.core"),
+        ("txmanager.cli.worker", "from consumers import worker", "nothing imports consumers"),
+        ("consumers.webhooks", "from redis.asyncio import Redis", "a consumer talks to the ledger"),
+    ],
+)
+def test_the_rules_catch_what_they_forbid(module, source, rule):
+    assert any(rule in problem for problem in violations(source, module)), violations(source, module)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("txmanager.core.models", "import hashlib\nimport pydantic\nfrom txmanager.core.states import Status"),
+        ("txmanager.ledger.redis.backend", "import asyncio\nimport redis.asyncio\nfrom ...core import models"),
+        ("txmanager.chains.near.adapter", "from txmanager.signing import vault\nfrom txmanager.rpc import http"),
+        ("consumers.worker", "from txmanager.runtime import lane\nfrom txmanager import settings"),
+    ],
+)
+def test_the_rules_allow_what_the_design_allows(module, source):
+    assert violations(source, module) == []
