@@ -168,6 +168,11 @@ class Member:
 class Ledger(Protocol):
     """What every backend does. Fenced operations raise `Fenced`; a server that is away raises `Unavailable`."""
 
+    @property
+    def vouches(self) -> bool:
+        """Whether acknowledged writes outlive whatever changes the replication id."""
+        ...
+
     # -- producers: home, then lane
 
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]: ...

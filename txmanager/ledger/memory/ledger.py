@@ -7,7 +7,6 @@ too. `hop` is awaited before and after each step: a test or the simulator loses 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
@@ -51,7 +50,9 @@ class MemoryLedger:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         retention_ms: int = 7 * DAY_MS,
         hop: Hop = _yield,
+        vouches: bool = True,
     ) -> None:
+        self.vouches = vouches
         self._clock = clock
         self._retention_ms = retention_ms
         self._hop = hop
@@ -59,8 +60,9 @@ class MemoryLedger:
         self.homes = Homes()
         self.stores: dict[str, LaneStore] = {}
         self._members: dict[str, tuple[Member, int]] = {}
-        self._waiters: dict[int, tuple[frozenset[str], IntentId | None, asyncio.Future[set[str]]]] = {}
-        self._tickets = itertools.count()
+        self._rung: set[str] = set()
+        self._bells: dict[asyncio.Event, set[str]] = {}
+        self._finals: dict[IntentId, set[asyncio.Future[None]]] = {}
 
     async def _step(self, operation: str, step: Callable[[int], T]) -> T:
         await self._hop(operation, "request")
@@ -303,26 +305,45 @@ class MemoryLedger:
     # -- waiting
 
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
-        return await self._wait(frozenset(lanes), None, timeout_s)
+        wanted = set(lanes)
+        if not (wanted & self._rung):
+            bell = asyncio.Event()
+            self._bells[bell] = wanted
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await bell.wait()
+            except TimeoutError:
+                pass
+            finally:
+                del self._bells[bell]
+        rung = wanted & self._rung
+        self._rung -= rung
+        return rung
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
-        await self._wait(frozenset((lane,)), id, timeout_s)
-
-    async def _wait(self, lanes: frozenset[str], id: IntentId | None, timeout_s: float) -> set[str]:
-        ticket = next(self._tickets)
-        future: asyncio.Future[set[str]] = asyncio.get_running_loop().create_future()
-        self._waiters[ticket] = (lanes, id, future)
+        record = self._lane_record(lane, id)
+        if record is None or record.status.final:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._finals.setdefault(id, set()).add(future)
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
-            return set()
+            pass
         finally:
-            self._waiters.pop(ticket, None)
+            self._finals.get(id, set()).discard(future)
 
     def _wake(self, lane: str, final: IntentId | None = None) -> None:
-        for lanes, id, future in self._waiters.values():
-            if lane in lanes and id == final and not future.done():
-                future.set_result({lane})
+        if final is None:
+            self._rung.add(lane)
+            for bell, wanted in self._bells.items():
+                if lane in wanted:
+                    bell.set()
+        else:
+            for future in self._finals.pop(final, set()):
+                if not future.done():
+                    future.set_result(None)
 
     async def now_ms(self) -> int:
         return await self._step("now", lambda now: now)

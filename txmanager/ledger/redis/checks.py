@@ -1,0 +1,119 @@
+"""What a server must be like before money depends on it, in words an operator can act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from txmanager.core.errors import Misconfigured, TxManagerError
+from txmanager.ledger.redis.links import Dial, Link, SingleLink, connect
+from txmanager.ledger.redis.wire import ReplyError
+
+Durability = Literal["fsync", "replicas", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Literal["ok", "warn", "fail"]
+    what: str
+    fix: str = ""
+
+
+def _info(text: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines() if ":" in line)
+    return {name: value for name, _, value in lines}
+
+
+async def inspect_link(link: Link, durability: Durability) -> list[Finding]:
+    findings = []
+    commands: list[tuple[str | bytes | int, ...]] = [
+        ("INFO",),
+        ("CONFIG", "GET", "appendfsync"),
+        ("CONFIG", "GET", "appendonly"),
+    ]
+    for replies in await link.everywhere(commands):
+        for reply in replies[:1]:
+            if isinstance(reply, ReplyError):
+                raise Misconfigured(f"Redis refuses us: {reply}. Check the user and password in ledger.url.")
+        findings += _judge(_info(replies[0]), replies[1:], durability, isinstance(link, SingleLink))
+    return findings
+
+
+def _judge(info: dict[str, str], config: list[Any], durability: Durability, single: bool) -> list[Finding]:
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version", "0")
+    findings = [Finding("ok", f"{name} {version}")]
+    if tuple(map(int, info.get("redis_version", "0.0").split(".")[:2])) < (6, 2):
+        findings = [Finding("fail", f"{name} {version} is too old", "use Redis 6.2 or later, or Valkey")]
+    findings.append(_eviction(info.get("maxmemory_policy", "noeviction")))
+    persisted = info.get("aof_enabled") == "1"
+    findings.append(
+        Finding("ok", "append-only file is on")
+        if persisted
+        else Finding("warn", "persistence is off: a restart forgets every intent", "set appendonly yes")
+    )
+    findings.append(_durability(durability, persisted, config, info, single))
+    return findings
+
+
+def _eviction(policy: str) -> Finding:
+    if policy == "noeviction":
+        return Finding("ok", "maxmemory-policy noeviction")
+    return Finding(
+        "fail",
+        f"maxmemory-policy is {policy}: the server would delete accepted intents when memory is short",
+        "set maxmemory-policy noeviction",
+    )
+
+
+def _durability(
+    durability: Durability, persisted: bool, config: list[Any], info: dict[str, str], single: bool
+) -> Finding:
+    if durability == "none":
+        return Finding(
+            "warn",
+            "durability none: a crash of the server may lose acknowledged intents and pay twice",
+            'set ledger.durability to "fsync" or "replicas"',
+        )
+    if durability == "replicas":
+        count = int(info.get("connected_slaves", "0"))
+        if count == 0:
+            return Finding("fail", "durability replicas, but no replica is connected", "attach a replica")
+        return Finding("ok", f"durability replicas, {count} connected")
+    if not single:
+        return Finding(
+            "fail",
+            "durability fsync does not survive a failover",
+            'set ledger.durability to "replicas" with Sentinel and Cluster',
+        )
+    fsync = config[0][1].decode() if isinstance(config[0], list) and config[0] else "unknown"
+    if persisted and fsync == "always":
+        return Finding("ok", "durability fsync (appendfsync always)")
+    shown = fsync if persisted else "off"
+    return Finding(
+        "fail",
+        f"durability fsync needs appendonly yes and appendfsync always; appendfsync is {shown}",
+        'set appendonly yes and appendfsync always, or choose ledger.durability = "none" and its risk',
+    )
+
+
+async def check_server(link: Link, durability: Durability) -> list[str]:
+    """Raise on the first thing that breaks a promise; answer what is merely unwise."""
+    warnings = []
+    for finding in await inspect_link(link, durability):
+        if finding.level == "fail":
+            raise Misconfigured(f"{finding.what}. Fix: {finding.fix}.")
+        if finding.level == "warn":
+            warnings.append(f"{finding.what} (fix: {finding.fix})")
+    return warnings
+
+
+async def inspect(url: str, durability: Durability = "fsync", timeout_s: float = 2.0) -> list[Finding]:
+    """For `doctor`: every finding, a server that is away included."""
+    link = connect(url, Dial(timeout_s))
+    try:
+        return await inspect_link(link, durability)
+    except TxManagerError as error:
+        return [Finding("fail", str(error), "check ledger.url and that the server runs")]
+    finally:
+        await link.close()

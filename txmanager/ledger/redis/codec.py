@@ -1,0 +1,258 @@
+"""Between models and what Redis stores. Nonces and money are decimal strings; raw bytes stay raw.
+
+An attempt is `purpose SP json NUL raw`: Lua reads the first word, nothing parses the rest but this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from txmanager.core.models import (
+    Attempt,
+    Event,
+    Intent,
+    IntentId,
+    Json,
+    Lane,
+    LaneSpec,
+    Outcome,
+    Purpose,
+    Record,
+)
+from txmanager.core.states import LaneState, Status
+
+Fields = Mapping[bytes, bytes]
+
+
+def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def dumps(value: Json) -> bytes:
+    return orjson.dumps(value)
+
+
+def loads(text: bytes) -> Json:
+    return orjson.loads(text)
+
+
+def text(value: bytes | None) -> str:
+    return value.decode() if value is not None else ""
+
+
+# -- intents
+
+
+def more(intent: Intent) -> bytes:
+    """What an entry carries besides kind and payload; mostly empty, so that records stay small."""
+    extra: dict[str, Json] = {}
+    if intent.metadata:
+        extra["metadata"] = intent.metadata
+    if intent.max_age_s is not None:
+        extra["max_age_s"] = intent.max_age_s
+    if intent.partition_key != intent.id.key:
+        extra["partition_key"] = intent.partition_key
+    if intent.version != 1:
+        extra["version"] = intent.version
+    return dumps(extra) if extra else b""
+
+
+def intent(id: IntentId, fields: Fields, payload: bytes | None) -> Intent:
+    extra = loads(fields[b"m"]) if fields[b"m"] else {}
+    return Intent(
+        id=id,
+        kind=text(fields[b"k"]),
+        payload=loads(payload) if payload is not None else {},
+        fingerprint=text(fields[b"f"]),
+        partition_key=extra.get("partition_key", id.key),
+        max_age_s=extra.get("max_age_s"),
+        metadata=extra.get("metadata", {}),
+        version=extra.get("version", 1),
+    )
+
+
+# -- attempts and outcomes
+
+
+def _attempt_json(attempt: Attempt) -> dict[str, Json]:
+    return {
+        "signed_at": attempt.signed_at,
+        "base_height": str(attempt.base_height),
+        "valid_until": None if attempt.valid_until is None else str(attempt.valid_until),
+        "terms": attempt.terms,
+    }
+
+
+def pack_attempt(attempt: Attempt) -> bytes:
+    return b"%s %s\0%s" % (attempt.purpose.encode(), dumps(_attempt_json(attempt)), attempt.raw)
+
+
+def unpack_attempt(name: str, blob: bytes, proof: bytes | None) -> Attempt:
+    head, _, raw = blob.partition(b"\0")
+    purpose, _, body = head.partition(b" ")
+    nonce, _, hash = name.partition(":")
+    return _build_attempt(int(nonce), hash, purpose.decode(), raw, loads(body), loads(proof) if proof else None)
+
+
+def _build_attempt(nonce: int, hash: str, purpose: str, raw: bytes, body: Json, proof: Json) -> Attempt:
+    until = body["valid_until"]
+    return Attempt(
+        nonce=nonce,
+        hash=hash,
+        raw=raw,
+        purpose=Purpose(purpose),
+        signed_at=body["signed_at"],
+        base_height=int(body["base_height"]),
+        valid_until=None if until is None else int(until),
+        terms=body["terms"],
+        proof=proof,
+    )
+
+
+def pack_outcome(outcome: Outcome) -> bytes:
+    return dumps(
+        {
+            "status": outcome.status,
+            "tx_hash": outcome.tx_hash,
+            "nonce": None if outcome.nonce is None else str(outcome.nonce),
+            "result": outcome.result,
+            "error": outcome.error,
+        }
+    )
+
+
+def _outcome(body: Json) -> Outcome:
+    return Outcome(
+        status=Status(body["status"]),
+        tx_hash=body["tx_hash"],
+        nonce=None if body["nonce"] is None else int(body["nonce"]),
+        result=body["result"],
+        error=body["error"],
+    )
+
+
+# -- records
+
+
+def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None) -> Record:
+    status = Status(text(fields[b"s"]))
+    attempts = (
+        unpack_attempt(name[2:].decode(), blob, fields.get(b"d:" + name[2:]))
+        for name, blob in fields.items()
+        if name.startswith(b"a:")
+    )
+    return Record(
+        intent=intent(id, fields, None if status.final else payload),
+        lane=lane,
+        life=text(fields[b"l"]),
+        status=status,
+        stream_id=text(fields[b"i"]),
+        created_at=int(fields[b"t"]),
+        updated_at=int(fields[b"u"]),
+        attempts=_in_order(attempts),
+        outcome=_outcome(loads(fields[b"o"])) if b"o" in fields else None,
+        hold=loads(fields[b"h"]) if b"h" in fields else None,
+        cancel_requested=b"c" in fields,
+        directive=loads(fields[b"d"]) if b"d" in fields else None,
+        resigns=int(fields.get(b"r", b"0")),
+    )
+
+
+def _in_order(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    """As they were recorded: a later one has a later nonce, or the same nonce and a later signature."""
+    return tuple(sorted(attempts, key=lambda a: (a.signed_at, a.nonce)))
+
+
+def pack_final(record: Record) -> bytes:
+    """The record as its home keeps it: everything a retry is answered with, no raw bytes."""
+    assert record.outcome is not None
+    intent = record.intent
+    return dumps(
+        {
+            "kind": intent.kind,
+            "more": more(intent).decode(),
+            "at": record.created_at,
+            "up": record.updated_at,
+            "sid": record.stream_id,
+            "outcome": loads(pack_outcome(record.outcome)),
+            "cancel": record.cancel_requested,
+            "resigns": record.resigns,
+            "attempts": [[str(a.nonce), a.hash, a.purpose, _attempt_json(a), a.proof] for a in record.attempts],
+        }
+    )
+
+
+def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: bytes) -> Record:
+    body = loads(blob)
+    fields = {b"k": body["kind"].encode(), b"m": body["more"].encode(), b"f": fingerprint.encode()}
+    outcome = _outcome(body["outcome"])
+    return Record(
+        intent=intent(id, fields, None),
+        lane=lane,
+        life=life,
+        status=outcome.status,
+        stream_id=body["sid"],
+        created_at=body["at"],
+        updated_at=body["up"],
+        attempts=tuple(_build_attempt(int(n), h, p, b"", b, proof) for n, h, p, b, proof in body["attempts"]),
+        outcome=outcome,
+        cancel_requested=body["cancel"],
+        resigns=body["resigns"],
+    )
+
+
+# -- lanes and events
+
+
+def pack_spec(spec: LaneSpec) -> bytes:
+    return dumps({"pool": spec.pool, "weight": spec.weight, "limit": spec.queue_limit, "info": spec.info})
+
+
+def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
+    fields = pairs(snapshot[0])
+    if b"state" not in fields:
+        return None
+    spec = loads(fields[b"spec"])
+    now = int(snapshot[6])
+    first = text(snapshot[4])
+
+    def number(name: bytes) -> int | None:
+        return int(fields[name]) if name in fields else None
+
+    return Lane(
+        spec=LaneSpec(id, spec["pool"], spec["weight"], spec["limit"], spec["info"]),
+        state=LaneState(text(fields[b"state"])),
+        reason=text(fields.get(b"reason")),
+        evidence=loads(fields[b"evidence"]) if b"evidence" in fields else {},
+        owner=text(fields[b"owner"]),
+        epoch=int(fields[b"epoch"]),
+        lease_ms=max(0, int(fields.get(b"until", b"0")) - now) if fields[b"token"] else 0,
+        cursor=number(b"cursor"),
+        baseline=number(b"baseline"),
+        landed=number(b"landed"),
+        signed_upto=text(fields[b"upto"]),
+        last_id=text(fields[b"last"]),
+        depth=int(snapshot[1]),
+        unfinished=int(snapshot[2]),
+        unretired=int(snapshot[3]),
+        oldest_ms=max(0, now - int(first.partition("-")[0])) if first else 0,
+        replication_id=text(fields[b"replid"]),
+        found_replication_id=text(snapshot[5]),
+        asks=int(fields[b"asks"]),
+    )
+
+
+def event(lane: str, stream_id: bytes, flat: Sequence[bytes]) -> Event:
+    fields = pairs(flat)
+    return Event(
+        id=text(stream_id),
+        intent=IntentId.parse(text(fields[b"i"])),
+        lane=lane,
+        status=Status(text(fields[b"s"])),
+        at=int(fields[b"t"]),
+        tx_hash=text(fields[b"h"]) if b"h" in fields else None,
+        error=text(fields[b"e"]) if b"e" in fields else None,
+    )

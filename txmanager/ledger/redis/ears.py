@@ -1,0 +1,194 @@
+"""One subscription per process: hints that a lane got work or that an intent became final.
+
+Hints may be lost and may be late; whoever listens reads the ledger before and after. A new connection therefore
+rings every bell: what was missed while it was down is found by reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import hiredis
+
+from txmanager.core.errors import TxManagerError
+from txmanager.ledger.redis.links import Link
+from txmanager.ledger.redis.wire import Address, Command, ReplyError, Wire
+
+_RECENT = 10_000
+_NOTHING = object()
+
+
+class _Ear(asyncio.Protocol):
+    """The receiving end of SUBSCRIBE."""
+
+    def __init__(self, ears: Ears) -> None:
+        self._ears = ears
+        self._reader = hiredis.Reader(notEnoughData=_NOTHING, replyError=ReplyError)
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not _NOTHING:
+            if isinstance(reply, list) and len(reply) == 3:
+                self._ears.heard(*reply)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ears.deaf(self)
+
+    def send(self, command: Command) -> None:
+        if self.transport is not None:
+            self.transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]
+
+
+class Ears:
+    def __init__(self, link: Link, timeout_s: float) -> None:
+        self._link = link
+        self._timeout_s = timeout_s
+        self._ear: _Ear | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._wanted: set[str] = set()
+        self._subscribed: set[str] = set()
+        self._rung: set[str] = set()
+        self._bells: dict[asyncio.Event, frozenset[str]] = {}
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        self._finals: dict[str, set[asyncio.Future[None]]] = {}
+        self._closed = False
+
+    # -- waiting
+
+    async def wake(self, channels: Sequence[str], timeout_s: float) -> set[str]:
+        """The channels that rang since they were last returned."""
+        await self._subscribe(channels)
+        wanted = frozenset(channels)
+        if not (wanted & self._rung):
+            bell = asyncio.Event()
+            self._bells[bell] = wanted
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await bell.wait()
+            except TimeoutError:
+                pass
+            finally:
+                del self._bells[bell]
+        rung = wanted & self._rung
+        self._rung -= rung
+        return set(rung)
+
+    async def final(self, channel: str, id: str, timeout_s: float) -> None:
+        """Returns at once when the subscription is new: the caller reads again, then truly waits."""
+        if channel not in self._subscribed:
+            await self._subscribe([channel])
+            return
+        if id in self._recent:
+            del self._recent[id]
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._finals.setdefault(id, set()).add(future)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            pass
+        finally:
+            waiting = self._finals[id]
+            waiting.discard(future)
+            if not waiting:
+                del self._finals[id]
+
+    # -- hearing
+
+    def heard(self, kind: bytes, channel: bytes, message: object) -> None:
+        name = channel.decode()
+        if kind == b"subscribe":
+            self._subscribed.add(name)
+            self._ring(name)
+        elif kind == b"message" and isinstance(message, bytes):
+            if message in (b"append", b"ask"):
+                self._ring(name)
+            else:
+                for id in message.decode().split("\n"):
+                    self._finished(id)
+
+    def _ring(self, channel: str) -> None:
+        self._rung.add(channel)
+        for bell, wanted in self._bells.items():
+            if channel in wanted:
+                bell.set()
+
+    def _finished(self, id: str) -> None:
+        waiting = self._finals.get(id)
+        if waiting is None:
+            self._recent[id] = None
+            if len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+            return
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def deaf(self, ear: _Ear) -> None:
+        """The connection is gone: wake everybody, so that they read instead of waiting for hints."""
+        if ear is not self._ear:
+            return
+        self._ear = None
+        self._subscribed.clear()
+        for channel in self._wanted:
+            self._ring(channel)
+        for id in list(self._finals):
+            self._finished(id)
+        if not self._closed:
+            self._connect()
+
+    # -- connecting
+
+    async def _subscribe(self, channels: Sequence[str]) -> None:
+        new = [c for c in channels if c not in self._wanted]
+        self._wanted.update(new)
+        if self._ear is None:
+            self._connect()
+        elif new:
+            self._ear.send(("SUBSCRIBE", *new))
+
+    def _connect(self) -> None:
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        pause_s = 0.05
+        try:
+            while not self._closed:
+                try:
+                    await self._open((await self._link.primaries())[0])
+                    return
+                except (TxManagerError, OSError, TimeoutError):
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(1.0, pause_s * 2)
+        finally:
+            self._connecting = None
+
+    async def _open(self, address: Address) -> None:
+        probe = await Wire.open(address, self._timeout_s)  # proves address and credentials before we go quiet
+        probe.abort()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._timeout_s):
+            _, ear = await loop.create_connection(
+                lambda: _Ear(self), address.host, address.port, ssl=address.tls_context()
+            )
+        for command in address.greeting():
+            ear.send(command)
+        self._ear = ear
+        if self._wanted:
+            ear.send(("SUBSCRIBE", *self._wanted))
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._ear is not None and self._ear.transport is not None:
+            self._ear.transport.abort()

@@ -1,0 +1,56 @@
+"""Every key of the ledger, and nothing but keys. Lane keys share `{lane}`, home keys share `{h<k>}`: one slot each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from txmanager.core.models import IntentId
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    prefix: str
+
+    def home(self, id: IntentId) -> str:
+        return f"{self.prefix}:{{h{id.home}}}:{id}"
+
+    def open_claims(self, home: int) -> str:
+        return f"{self.prefix}:{{h{home}}}:open"
+
+    def lane(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:lane"
+
+    def queue(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:queue"
+
+    def events(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:events"
+
+    def unfinished(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:unfinished"
+
+    def finals(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:finals"
+
+    def record(self, lane: str, id: IntentId) -> str:
+        return f"{self.prefix}:{{{lane}}}:r:{id}"
+
+    def wake(self, lane: str) -> str:
+        """A channel, not a key: something was appended to the lane, or asked of its owner."""
+        return f"{self.prefix}:wake:{lane}"
+
+    def final(self, lane: str) -> str:
+        """A channel: intents of the lane became final."""
+        return f"{self.prefix}:final:{lane}"
+
+    @property
+    def registry(self) -> str:
+        return f"{self.prefix}:{{registry}}:lanes"
+
+    @property
+    def members(self) -> str:
+        return f"{self.prefix}:{{members}}:lanes"
+
+    @property
+    def deadlines(self) -> str:
+        return f"{self.prefix}:{{members}}:deadlines"

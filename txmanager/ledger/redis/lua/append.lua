@@ -1,0 +1,52 @@
+-- append: accept intents into the lane's queue, each once.
+-- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4.. record (hash) of each intent
+-- Args   1 append limit ms  2 wake channel  then per intent: id, life, born, fingerprint, kind, more (json), payload
+-- Reply  per intent {"appended"|"exists", stream id, status, depth, at} | {"retired"} | {"other_life"} | {"stale"} |
+--        {"ahead"} | {"closed"} | {"full", depth}
+-- Why    a producer that paused after its claim must not bring back an intent that already ended
+--@include _time
+--@include _event
+local lane = redis.call('HMGET', KEYS[1], 'state', 'limit')
+local now = clock()
+local depth = redis.call('XLEN', KEYS[2])
+local replies, appended, replayed = {}, false, false
+for i = 4, #KEYS do
+  local at = 3 + (i - 4) * 7
+  local id, life, born = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 't')
+  local reply
+  if record[1] == 'retired' and record[2] == life then
+    reply, replayed = {'retired'}, true
+  elseif record[1] and record[1] ~= 'retired' then
+    if record[2] == life then
+      reply, replayed = {'exists', record[3], record[1], depth, record[4]}, true
+    else
+      reply = {'other_life'}
+    end
+  elseif born < now - ARGV[1] then
+    reply = {'stale'}
+  elseif born > now + ARGV[1] then
+    reply = {'ahead'}
+  elseif not lane[1] or lane[1] == 'closed' then
+    reply = {'closed'}
+  elseif depth >= tonumber(lane[2]) then
+    reply = {'full', depth}
+  else
+    local sid = redis.call('XADD', KEYS[2], '*', 'i', id, 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4],
+      'm', ARGV[at + 5], 'p', ARGV[at + 6])
+    if record[1] then redis.call('DEL', KEYS[i]) end -- a tombstone of an earlier life, with its expiry
+    redis.call('HSET', KEYS[i], 's', 'queued', 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4], 'm', ARGV[at + 5],
+      'i', sid, 't', digits(now), 'u', digits(now))
+    redis.call('HSET', KEYS[1], 'last', sid)
+    event(KEYS[3], id, 'queued', now, '', '')
+    depth = depth + 1
+    reply, appended = {'appended', sid, 'queued', depth, digits(now)}, true
+  end
+  replies[#replies + 1] = reply
+end
+if appended then
+  redis.call('PUBLISH', ARGV[2], 'append')
+elseif replayed then
+  redis.call('HINCRBY', KEYS[1], 'touch', 1)
+end
+return replies

@@ -1,0 +1,17 @@
+-- baseline: set the cursor of a lane that has none; an operator may also raise it.
+-- Keys   1 lane (hash)
+-- Args   1 epoch  2 token  3 cursor  4 "operator" | ""
+-- Reply  {"ok", cursor} | {"fenced", owner, epoch}
+-- Why    the chain is asked for a nonce once; afterwards only write-aheads move the cursor, and never down
+--@include _decimal
+--@include _fence
+local out = fenced(KEYS[1], ARGV[1], ARGV[2])
+if out then return out end
+local cursor = redis.call('HGET', KEYS[1], 'cursor')
+if not cursor or (ARGV[4] == 'operator' and below(cursor, ARGV[3])) then
+  redis.call('HSET', KEYS[1], 'cursor', ARGV[3], 'baseline', ARGV[3])
+  cursor = ARGV[3]
+else
+  redis.call('HINCRBY', KEYS[1], 'touch', 1)
+end
+return {'ok', cursor}

@@ -1,0 +1,24 @@
+-- cancel: withdraw a queued intent at once; ask the owner to kill an inflight one.
+-- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6 record (hash)
+-- Args   1 id  2 life  3 outcome (json)  4 wake channel  5 final channel
+-- Reply  {"cancelled"} | {"asked"} | {"final", status} | {"gone"}
+-- Why    it races the write-ahead: whichever script runs first decides, never both
+--@include _time
+--@include _event
+--@include _finish
+local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c')
+if not record[1] or record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
+redis.call('HDEL', KEYS[6], 'd') -- needs no memory, as everything that ends work
+redis.call('HINCRBY', KEYS[1], 'touch', 1)
+if record[1] == 'queued' then
+  finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], record[3], 'cancelled', ARGV[3], '', '', clock())
+  redis.call('PUBLISH', ARGV[5], ARGV[1])
+  return {'cancelled'}
+end
+if record[1] ~= 'inflight' and record[1] ~= 'held' then return {'final', record[1]} end
+if not record[4] then
+  redis.call('HSET', KEYS[6], 'c', '1', 'u', digits(clock()))
+  redis.call('HINCRBY', KEYS[1], 'asks', 1)
+  redis.call('PUBLISH', ARGV[4], 'ask')
+end
+return {'asked'}

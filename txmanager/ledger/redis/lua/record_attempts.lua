@@ -1,0 +1,115 @@
+-- record_attempts: write signed bytes ahead of their broadcast, all or nothing, and move the cursor.
+-- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5.. record (hash) of each attempt
+-- Args   1 epoch  2 token  3 cursor  4 cursor after  then per attempt: id, life, stream id, purpose, nonce, hash,
+--        attempt (blob), counted, number of deaths, then per death: attempt name, proof (json)
+-- Reply  {"ok", cursor} | {"refused", entry, why} | {"rolled_back", stored, found} | {"fenced", owner, epoch}
+-- Why    what is not recorded may be forgotten by a crash; what is recorded twice may be paid twice
+--@include _time
+--@include _decimal
+--@include _fence
+--@include _replication
+--@include _event
+local out = fenced(KEYS[1], ARGV[1], ARGV[2])
+if out then return out end
+
+local writes, at = {}, 5
+for i = 5, #KEYS do
+  local write = {key = KEYS[i], id = ARGV[at], life = ARGV[at + 1], sid = ARGV[at + 2], purpose = ARGV[at + 3],
+    nonce = ARGV[at + 4], hash = ARGV[at + 5], blob = ARGV[at + 6], counted = ARGV[at + 7], deaths = {}}
+  write.field = 'a:' .. write.nonce .. ':' .. write.hash
+  for d = 1, tonumber(ARGV[at + 8]) do
+    write.deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d]
+  end
+  at = at + 9 + 2 * tonumber(ARGV[at + 8])
+  writes[#writes + 1] = write
+end
+
+local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto')
+local recorded = 0
+for _, write in ipairs(writes) do
+  if redis.call('HGET', write.key, 'l') == write.life and redis.call('HEXISTS', write.key, write.field) == 1 then
+    recorded = recorded + 1
+  end
+end
+if recorded > 0 and recorded == #writes then
+  redis.call('HINCRBY', KEYS[1], 'touch', 1)
+  return {'ok', lane[1]}
+end
+
+local found = replication_id()
+if lane[2] ~= found then return {'rolled_back', lane[2], found} end
+if lane[3] == 'quarantined' then return {'refused', 'lane', 'the lane is quarantined'} end
+if lane[1] ~= ARGV[3] then return {'refused', 'cursor', 'stands at ' .. (lane[1] or 'nothing')} end
+
+local firsts = {}
+for _, write in ipairs(writes) do
+  if write.purpose == 'first' then firsts[#firsts + 1] = write end
+end
+if #firsts > 0 then
+  if lane[3] == 'paused' then return {'refused', 'lane', 'the lane is paused'} end
+  local live = redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts)
+  for i, write in ipairs(firsts) do
+    if not live[i] or live[i][1] ~= write.sid then
+      return {'refused', write.id, 'not the oldest queued entries'}
+    end
+  end
+end
+
+local last
+for _, write in ipairs(writes) do
+  local fields = redis.call('HGETALL', write.key)
+  local record, shares, alive = {}, false, false
+  for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+  for i = 1, #fields, 2 do
+    local name, nonce = string.match(fields[i], '^a:((%d+):.+)$')
+    if nonce then
+      if nonce == write.nonce then shares = true end
+      if not record['d:' .. name] and not write.deaths[name] then alive = true end
+    end
+  end
+  local status = record['s']
+  if not status or record['l'] ~= write.life or status == 'retired' then
+    return {'refused', write.id, 'no such record'}
+  end
+  if write.purpose == 'first' then
+    if status ~= 'queued' then return {'refused', write.id, 'is ' .. status .. ', not queued'} end
+  elseif status ~= 'inflight' and status ~= 'held' then
+    return {'refused', write.id, 'is ' .. status .. ', not inflight'}
+  end
+  if write.purpose == 'resign' and alive then
+    return {'refused', write.id, 'has an attempt that is not proven dead'}
+  end
+  if write.purpose == 'replace' and not shares then
+    return {'refused', write.id, 'has no attempt at nonce ' .. write.nonce .. ' to replace'}
+  end
+  if not (shares and (write.purpose == 'replace' or write.purpose == 'noop')) then
+    if below(write.nonce, ARGV[3]) or (last and not below(last, write.nonce)) then
+      return {'refused', write.id, 'nonce ' .. write.nonce .. ' is below the cursor'}
+    end
+    last = write.nonce
+  end
+  write.status = status
+end
+
+local now = clock()
+for _, write in ipairs(writes) do
+  local set = {write.field, write.blob, 'u', digits(now)}
+  for name, proof in pairs(write.deaths) do
+    set[#set + 1] = 'd:' .. name
+    set[#set + 1] = proof
+  end
+  if write.purpose ~= 'noop' then
+    set[#set + 1] = 's'
+    set[#set + 1] = 'inflight'
+    redis.call('HDEL', write.key, 'h')
+  end
+  redis.call('HSET', write.key, unpack(set))
+  if write.counted == '1' then redis.call('HINCRBY', write.key, 'r', 1) end
+  redis.call('SADD', KEYS[4], write.id)
+  if write.purpose ~= 'noop' and write.status ~= 'inflight' then
+    event(KEYS[3], write.id, 'inflight', now, write.hash, '')
+  end
+end
+redis.call('HSET', KEYS[1], 'cursor', ARGV[4])
+if #firsts > 0 then redis.call('HSET', KEYS[1], 'upto', firsts[#firsts].sid) end
+return {'ok', ARGV[4]}

@@ -1,0 +1,13 @@
+-- resolve: leave an operator's word on a held intent for the lane's owner.
+-- Keys   1 lane (hash)  2 record (hash)
+-- Args   1 life  2 directive (json)  3 wake channel
+-- Reply  {"asked"} | {"refused", status} | {"gone"}
+-- Why    only the owner may act on a lane, and only with proof; an operator just says what he wants
+--@include _time
+local record = redis.call('HMGET', KEYS[2], 's', 'l')
+if not record[1] or record[1] == 'retired' or record[2] ~= ARGV[1] then return {'gone'} end
+if record[1] ~= 'held' then return {'refused', record[1]} end
+redis.call('HSET', KEYS[2], 'd', ARGV[2], 'u', digits(clock()))
+redis.call('HINCRBY', KEYS[1], 'asks', 1)
+redis.call('PUBLISH', ARGV[3], 'ask')
+return {'asked'}

@@ -1,0 +1,24 @@
+-- set_lane: move a lane to another state, with the reason and the evidence.
+-- Keys   1 lane (hash)  2 queue (stream)  3 open (set)  4 finals (set)
+-- Args   1 state  2 allowed states  3 reason  4 evidence (json)  5 epoch | ""  6 token  7 wake channel
+-- Reply  {"ok", snapshot} | {"refused", state} | {"busy", records} | {"unknown"} | {"fenced", owner, epoch}
+--@include _time
+--@include _fence
+--@include _replication
+--@include _snapshot
+if ARGV[5] ~= '' then
+  local out = fenced(KEYS[1], ARGV[5], ARGV[6])
+  if out then return out end
+end
+local state = redis.call('HGET', KEYS[1], 'state')
+if not state then return {'unknown'} end
+if state ~= ARGV[1] then
+  if not string.find(ARGV[2], ' ' .. state .. ' ', 1, true) then return {'refused', state} end
+  local left = redis.call('XLEN', KEYS[2]) + redis.call('SCARD', KEYS[4])
+  if ARGV[1] == 'closed' and left > 0 then return {'busy', left} end
+end
+redis.call('HDEL', KEYS[1], 'reason') -- needs no memory: a full server must still let a lane be stopped
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'reason', ARGV[3], 'evidence', ARGV[4])
+redis.call('HINCRBY', KEYS[1], 'asks', 1)
+redis.call('PUBLISH', ARGV[7], 'ask')
+return {'ok', snapshot(KEYS[1], KEYS[2], KEYS[3], KEYS[4])}

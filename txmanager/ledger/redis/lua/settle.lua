@@ -1,0 +1,62 @@
+-- settle: store outcomes, each once, and leave the queue.
+-- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6.. record (hash)
+-- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  then per outcome: id, life, status, allowed states,
+--        outcome (json), landed attempt name | "", error code, tx hash, number of deaths, then per death: name, proof
+-- Reply  {"ok", {"settled"|"already"|"conflict"|"refused", status} | {"gone"}, ...} | {"fenced", owner, epoch}
+-- Why    a worker that paused past its lease must not overwrite its successor's result
+--@include _time
+--@include _decimal
+--@include _fence
+--@include _event
+--@include _finish
+local out = fenced(KEYS[1], ARGV[1], ARGV[2])
+if out then return out end
+redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
+redis.call('HINCRBY', KEYS[1], 'touch', 1)
+local replies, at, now, finals = {'ok'}, 5, clock(), {}
+
+local function proven(key, name, status, deaths)
+  if name ~= '' then
+    local blob = redis.call('HGET', key, 'a:' .. name)
+    return blob and string.match(blob, '^(%a+)') ~= 'noop'
+  end
+  if status == 'done' then return false end
+  local known = {}
+  for _, field in ipairs(redis.call('HKEYS', key)) do known[field] = true end
+  for field in pairs(known) do
+    local attempt = string.match(field, '^a:(.+)$')
+    if attempt and not known['d:' .. attempt] and not deaths[attempt] then
+      local purpose = string.match(redis.call('HGET', key, field), '^(%a+)')
+      if purpose ~= 'noop' then return false end
+    end
+  end
+  return true
+end
+
+for i = 6, #KEYS do
+  local id, life, status, allowed = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local outcome, name, err, hash = ARGV[at + 4], ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+  local deaths, count = {}, tonumber(ARGV[at + 8])
+  for d = 1, count do deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d] end
+  at = at + 9 + 2 * count
+  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i')
+  local before = record[1]
+  if not before or before == 'retired' or record[2] ~= life then
+    replies[#replies + 1] = {'gone'}
+  elseif before == 'done' or before == 'failed' or before == 'cancelled' then
+    replies[#replies + 1] = {before == status and 'already' or 'conflict', before}
+  elseif not string.find(allowed, ' ' .. before .. ' ', 1, true) or not proven(KEYS[i], name, status, deaths) then
+    replies[#replies + 1] = {'refused', before}
+  else
+    for death, proof in pairs(deaths) do redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
+    finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[i], id, record[3], status, outcome, hash, err, now)
+    finals[#finals + 1] = id
+    replies[#replies + 1] = {'settled', status}
+  end
+end
+if ARGV[3] ~= '' then
+  local landed = redis.call('HGET', KEYS[1], 'landed')
+  if not landed or below(landed, ARGV[3]) then redis.call('HSET', KEYS[1], 'landed', ARGV[3]) end
+end
+if #finals > 0 then redis.call('PUBLISH', ARGV[4], table.concat(finals, '\n')) end
+return replies

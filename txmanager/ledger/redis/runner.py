@@ -1,0 +1,108 @@
+"""Runs scripts: EVALSHA with a NOSCRIPT fallback, one mapping of server errors, and the only retry there is.
+
+A call that lost its connection is repeated for a short while, because every script may be run twice. What is still
+unknown after that is raised as `Unavailable`: the caller's next try, with the same key, finds out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from txmanager.core.errors import Busy, Misconfigured, Unavailable, Unconfirmed
+from txmanager.ledger.redis.links import Link
+from txmanager.ledger.redis.scripts import Script, script
+from txmanager.ledger.redis.wire import Command, ReplyError
+
+Arg = str | bytes | int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    script: str
+    keys: Sequence[str]
+    args: Sequence[Arg] = ()
+
+
+class Runner:
+    def __init__(self, link: Link, patience_s: float = 1.0) -> None:
+        self._link = link
+        self._patience_s = patience_s
+        self.scripts: dict[str, Script] = {}
+        """Scripts of a test's own making, by name; empty in production."""
+        self.round_trips = 0
+
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[Arg] = (), *, durable: bool = False) -> Any:
+        [reply] = await self.run_many([Call(name, keys, args)], durable=durable)
+        return reply
+
+    async def run_many(self, calls: Sequence[Call], *, durable: bool = False) -> list[Any]:
+        """Scripts of any keys; those whose keys may travel together do."""
+        groups: dict[int, list[int]] = {}
+        for index, call in enumerate(calls):
+            groups.setdefault(self._link.group(call.keys[0]), []).append(index)
+        if len(groups) == 1:
+            return await self._patiently(calls, durable)
+        replies: list[Any] = [None] * len(calls)
+
+        async def one(indexes: list[int]) -> None:
+            for index, reply in zip(indexes, await self._patiently([calls[i] for i in indexes], durable), strict=True):
+                replies[index] = reply
+
+        await asyncio.gather(*(one(indexes) for indexes in groups.values()))
+        return replies
+
+    async def plain(self, key: str, *commands: Command) -> list[Any]:
+        """Ordinary commands on one slot."""
+        replies = await self._retry(key, commands, durable=False)
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                _raise(reply)
+        return replies
+
+    async def _patiently(self, calls: Sequence[Call], durable: bool) -> list[Any]:
+        scripts = [self.scripts.get(call.script) or script(call.script) for call in calls]
+        commands: list[Command] = [
+            ("EVALSHA", s.sha, len(c.keys), *c.keys, *c.args) for s, c in zip(scripts, calls, strict=True)
+        ]
+        replies = await self._retry(calls[0].keys[0], commands, durable)
+        missing = [i for i, r in enumerate(replies) if isinstance(r, ReplyError) and r.kind == "NOSCRIPT"]
+        if missing:
+            again: list[Command] = [("EVAL", scripts[i].text, *commands[i][2:]) for i in missing]
+            for index, reply in zip(missing, await self._retry(calls[0].keys[0], again, durable), strict=True):
+                replies[index] = reply
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                _raise(reply)
+        return replies
+
+    async def _retry(self, key: str, commands: Sequence[Command], durable: bool) -> list[Any]:
+        loop = asyncio.get_running_loop()
+        until, pause_s = loop.time() + self._patience_s, 0.02
+        while True:
+            try:
+                self.round_trips += 1
+                return await self._link.call(key, commands, durable=durable)
+            except Unconfirmed:
+                raise
+            except Unavailable:
+                if loop.time() + pause_s >= until:
+                    raise
+                await asyncio.sleep(pause_s)
+                pause_s = min(0.2, pause_s * 2)
+
+
+def _raise(error: ReplyError) -> NoReturn:
+    """The one place where an error reply becomes an error of ours."""
+    kind = error.kind
+    if kind == "OOM":
+        raise Busy(f"the ledger's memory is full; nothing was written. Free memory or raise maxmemory ({error})")
+    if kind in ("NOAUTH", "WRONGPASS", "NOPERM"):
+        raise Misconfigured(f"Redis refuses us: {error}. Check the user and password in ledger.url.")
+    if kind == "NOREPLICAS":
+        raise Unconfirmed(f"the ledger has too few replicas: {error}; retry the same key")
+    if kind in ("MISCONF", "BUSY"):
+        raise Unavailable(f"Redis does not write now: {error}")
+    raise Misconfigured(f"Redis refused a script of ours: {error}")
