@@ -1,0 +1,1 @@
+"""Adapters: one package per chain, each an implementation of `core.chain.Chain`."""

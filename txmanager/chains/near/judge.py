@@ -1,0 +1,226 @@
+"""The judge: from a transaction's final status to an `Outcome`, from chain data only, the same for every observer.
+
+The top status alone is not trusted: a root contract answers `false` with success, and a delegate's own receipt can
+fail under a successful outer one. Refunds are not failures and are not counted, so an outcome does not depend on how
+long after execution it was read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from txmanager.chains.near.verdicts import variant
+from txmanager.core.models import Json, Outcome, failure
+from txmanager.core.states import Status
+from txmanager.rpc.errors import BadAnswer
+
+_MAX_LOGS = 100
+_MAX_LOG_CHARS = 16_384
+_MAX_VALUE = 65_536
+_MAX_ERRORS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One executed receipt (or the transaction itself)."""
+
+    id: str
+    executor: str
+    status: Any
+    receipt_ids: tuple[str, ...]
+    logs: tuple[str, ...]
+    gas_burnt: int
+    tokens_burnt: int
+    refund: bool
+    predecessor: str | None
+
+    @property
+    def error(self) -> Any:
+        name, body = variant(self.status)
+        return body if name == "Failure" else None
+
+    @property
+    def failed(self) -> bool:
+        return variant(self.status)[0] == "Failure"
+
+
+def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, nonce: int) -> Outcome:
+    """`status` is the result of `EXPERIMENTAL_tx_status`; a malformed one is a `BadAnswer`, never an outcome."""
+    steps = _steps(status)
+    transaction, counted = steps[0], [step for step in steps if not step.refund]
+    by_id = {step.id: step for step in steps}
+    effect = _effect(kind, status, transaction, by_id)
+    value = _value(effect.status)
+    burnt = sum(step.tokens_burnt for step in counted)
+    errors = [
+        {"receipt_id": step.id, "executor_id": step.executor, "error": step.error} for step in counted if step.failed
+    ]
+    logs, cut = _logs(counted)
+    result: dict[str, Json] = {
+        "block_hash": _text(_dict(status.get("transaction_outcome")), "block_hash"),
+        "value": _json(value),
+        "value_base64": base64.b64encode(value[:_MAX_VALUE]).decode() if value is not None else None,
+        "logs": logs,
+        "gas_burnt": str(sum(step.gas_burnt for step in counted)),
+        "tokens_burnt": str(burnt),
+        "receipt_errors": errors[:_MAX_ERRORS],
+    }
+    if cut:
+        result["logs_truncated"] = True
+    wrong = _failure(kind, payload, effect, value, errors)
+    if wrong is None:
+        return Outcome(Status.DONE, tx_hash, nonce, result)
+    code, message, helps, cause = wrong
+    error = failure(code, message, new_key_helps=helps, spent=str(burnt), cause=cause)
+    return Outcome(Status.FAILED, tx_hash, nonce, result, error)
+
+
+def _failure(
+    kind: str, payload: Mapping[str, Json], effect: Step, value: bytes | None, errors: list[dict[str, Any]]
+) -> tuple[str, str, bool, Any] | None:
+    """(code, message, whether a new key can help, the chain's own words), or None for a success."""
+    if effect.failed:
+        code, helps = _name(effect.error)
+        if kind == "near.delegate":
+            # The user's nonce is used up, whatever failed behind it: only a newly signed delegate can run.
+            return code, f"the delegate action failed on chain: {code}; sign a new delegate", False, effect.error
+        return code, f"the transaction failed on chain: {code}", helps, effect.error
+    if kind == "near.create_account" and payload.get("root_contract") and value == b"false":
+        cause = errors[0]["error"] if errors else None
+        code, helps = _name(cause) if cause is not None else ("account_not_created", True)
+        return code, f"the root contract answered false: {code}", helps, cause
+    return None
+
+
+def _name(error: Any) -> tuple[str, bool]:
+    """A stable code from the chain's error, and whether another try under a new key can help."""
+    name, body = variant(error)
+    while name in ("ActionError", "InvalidTxError", "TxExecutionError", "FunctionCallError", "kind"):
+        inner = body.get("kind") if name == "ActionError" and isinstance(body, Mapping) else body
+        if name == "FunctionCallError" and variant(inner)[0] == "ExecutionError":
+            return "contract_panicked", True
+        following = variant(inner)
+        if not following[0]:
+            break
+        name, body = following
+    code = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_") or "failed_on_chain"
+    return code, code != "account_already_exists"
+
+
+def _effect(kind: str, status: Mapping[str, Any], transaction: Step, by_id: Mapping[str, Step]) -> Step:
+    """The step whose status is the intent's own: the end of the chain of receipts that stand for one another."""
+    last = _follow(transaction, by_id)
+    if last.failed or kind != "near.delegate":
+        return last
+    outer = by_id.get(transaction.receipt_ids[0]) if transaction.receipt_ids else None
+    # The outer receipt only unpacks the delegate; what the user asked for is the receipt it sends in the user's name.
+    inner = [by_id[i] for i in (outer.receipt_ids if outer else ()) if i in by_id and not by_id[i].refund]
+    return _follow(inner[0], by_id) if inner else last
+
+
+def _follow(step: Step, by_id: Mapping[str, Step]) -> Step:
+    seen = {step.id}
+    while True:
+        name, body = variant(step.status)
+        if name != "SuccessReceiptId":
+            return step
+        following = by_id.get(body) if isinstance(body, str) else None
+        if following is None or following.id in seen:
+            raise BadAnswer("a final transaction misses the receipt that holds its result")
+        step = following
+        seen.add(step.id)
+
+
+def _steps(status: Any) -> list[Step]:
+    status = _dict(status)
+    outcomes = status.get("receipts_outcome")
+    if not isinstance(outcomes, list):
+        raise BadAnswer("a transaction's status has no receipts_outcome")
+    predecessors = dict(_predecessors(status.get("receipts")))
+    first = _step(status.get("transaction_outcome"), {})
+    return [first, *(_step(outcome, predecessors) for outcome in outcomes)]
+
+
+def _predecessors(receipts: Any) -> Iterator[tuple[str, str]]:
+    for receipt in receipts if isinstance(receipts, list) else ():
+        if isinstance(receipt, Mapping):
+            yield str(receipt.get("receipt_id")), str(receipt.get("predecessor_id"))
+
+
+def _step(value: Any, predecessors: Mapping[str, str]) -> Step:
+    told = _dict(value)
+    outcome = _dict(told.get("outcome"))
+    receipt_id = _text(told, "id")
+    predecessor = predecessors.get(receipt_id)
+    ids, logs = outcome.get("receipt_ids"), outcome.get("logs")
+    if variant(outcome.get("status"))[0] not in ("SuccessValue", "SuccessReceiptId", "Failure"):
+        raise BadAnswer(f"receipt {receipt_id[:64]} of a final transaction has no result")
+    return Step(
+        id=receipt_id,
+        executor=_text(outcome, "executor_id"),
+        status=outcome["status"],
+        receipt_ids=tuple(map(str, ids)) if isinstance(ids, list) else (),
+        logs=tuple(map(str, logs)) if isinstance(logs, list) else (),
+        gas_burnt=_number(outcome.get("gas_burnt")),
+        tokens_burnt=_number(outcome.get("tokens_burnt")),
+        refund=predecessor == "system",
+        predecessor=predecessor,
+    )
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadAnswer("a transaction's status is not in nearcore's shape")
+    return value
+
+
+def _text(value: Mapping[str, Any], key: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        raise BadAnswer(f"a transaction's status lacks the string {key!r}")
+    return found
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 39:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise BadAnswer(f"{str(value)[:40]!r} is not an amount of gas or tokens")
+
+
+def _value(status: Any) -> bytes | None:
+    name, body = variant(status)
+    if name != "SuccessValue":
+        return None
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise BadAnswer("a SuccessValue is not base64") from None
+
+
+def _json(value: bytes | None) -> Json:
+    if not value or len(value) > _MAX_VALUE:
+        return None
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _logs(steps: list[Step]) -> tuple[list[str], bool]:
+    kept: list[str] = []
+    room = _MAX_LOG_CHARS
+    for step in steps:
+        for log in step.logs:
+            if len(kept) == _MAX_LOGS or room <= 0:
+                return kept, True
+            kept.append(log[:room])
+            room -= len(log)
+    return kept, room < 0

@@ -1,0 +1,96 @@
+"""What a pool allows and what a network is like: the settings of the adapter, all with safe defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from txmanager.chains.near.limits import TGAS
+from txmanager.core.errors import InvalidSettings
+
+STATUSES = ("NONE", "INCLUDED", "EXECUTED_OPTIMISTIC", "INCLUDED_FINAL", "EXECUTED", "FINAL")
+SETTLED: Mapping[str, frozenset[str]] = {
+    "EXECUTED_OPTIMISTIC": frozenset({"EXECUTED_OPTIMISTIC", "EXECUTED", "FINAL"}),
+    "EXECUTED": frozenset({"EXECUTED", "FINAL"}),
+    "FINAL": frozenset({"FINAL"}),
+}
+"""Which statuses satisfy a finality. Not a ladder: INCLUDED_FINAL says nothing of the receipts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarmlessCall:
+    """What a function-call key calls to use up a nonce: it must be cheap, payable by gas alone, and change nothing."""
+
+    receiver_id: str
+    method_name: str
+    args: bytes = b"{}"
+    gas: int = 5 * TGAS
+
+
+@dataclass(frozen=True, slots=True)
+class NearPolicy:
+    """One pool's limits. An allow-list of None allows all; its entries are account ids or `*.suffix`."""
+
+    delegate_senders: frozenset[str] | None = None
+    delegate_receivers: frozenset[str] | None = None
+    delegate_methods: frozenset[str] | None = None
+    delegate_max_deposit: int = 1_000
+    """yoctoNEAR of *ours* that a user's delegate may attach: enough for one-yocto assertions, no more."""
+    delegate_max_gas: int = 300 * TGAS
+    delegate_max_bytes: int = 16_384
+    delegate_min_blocks_left: int = 10
+    max_deposit: int | None = None
+    """yoctoNEAR that any one intent may spend beside gas."""
+    harmless_call: HarmlessCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NearNetwork:
+    """Facts of a network. None means: ask the node once (`EXPERIMENTAL_genesis_config`)."""
+
+    validity_blocks: int | None = None
+    epoch_blocks: int | None = None
+    finality: str = "FINAL"
+    head_fresh_s: float = 1.0
+    """A final block younger than this is signed against as it is; an older one is refreshed behind the scenes."""
+    head_max_age_s: float = 10.0
+    """An older one is never signed against."""
+    scan_blocks: int = 2_000
+    """How far back a proof behind a balancer may walk."""
+
+    def __post_init__(self) -> None:
+        if self.finality not in SETTLED:
+            raise InvalidSettings("finality", f"must be one of {', '.join(SETTLED)}, not {self.finality!r}")
+
+
+NETWORKS: Mapping[str, NearNetwork] = {
+    "mainnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200),
+    "testnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200),
+}
+
+
+def allowed(account_id: str, allow_list: frozenset[str] | None) -> bool:
+    if allow_list is None or account_id in allow_list:
+        return True
+    _, dot, rest = account_id.partition(".")
+    while dot:
+        if f"*.{rest}" in allow_list:
+            return True
+        _, dot, rest = rest.partition(".")
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """A final reading of an access key."""
+
+    nonce: int
+    height: int
+    block_hash: str
+    permission: Mapping[str, Any] | None = None
+    """The body of a FunctionCall permission; None is full access."""
+    allowance: int | None = None
+    gas_balance: int | None = None
+    nonces: tuple[int, ...] = field(default=())
+    """A gas key's own sequences."""

@@ -1,0 +1,68 @@
+"""Transactions as bytes: V0 for ordinary keys, V1 for gas keys and strict nonces. The hot path of a lane.
+
+What is the same for every transaction of a lane is encoded once (`Envelope`), what is the same for every attempt of
+an intent once (its actions); only nonce, block hash and signature are new. Signing the same terms again gives the
+same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from txmanager.chains.near.actions import Action, DelegateAction, SignedDelegate, encode_actions
+from txmanager.chains.near.borsh import string, u16, u32, u64
+from txmanager.chains.near.names import PublicKey
+from txmanager.signing.signer import Signer
+
+DELEGATE_PREFIX = u32((1 << 30) + 366)
+"""NEP-461: no signature over a delegate is also one over a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    raw: bytes
+    hash: bytes
+
+
+def call_bytes(receiver_id: str, actions: tuple[Action, ...]) -> tuple[bytes, bytes]:
+    """The two parts of an intent that no attempt changes: receiver and actions."""
+    return string(receiver_id), encode_actions(actions)
+
+
+class Envelope:
+    """One lane's frame around its transactions."""
+
+    __slots__ = ("_curve", "_head", "_index", "_sign", "_tail")
+
+    def __init__(
+        self,
+        account_id: str,
+        public_key: PublicKey,
+        signer: Signer,
+        nonce_index: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        self._sign = signer.sign
+        self._curve = bytes((public_key.curve,))
+        self._index = b""
+        self._head = string(account_id) + public_key.borsh
+        self._tail = b""
+        if nonce_index is not None or strict:
+            self._head = b"\x01" + self._head + (b"\x00" if nonce_index is None else b"\x01")
+            self._index = b"" if nonce_index is None else u16(nonce_index)
+            self._tail = b"\x01" if strict else b"\x00"
+
+    def sign(self, nonce: int, receiver: bytes, block_hash: bytes, actions: bytes) -> Signed:
+        body = b"".join((self._head, u64(nonce), self._index, receiver, block_hash, actions, self._tail))
+        digest = sha256(body).digest()
+        return Signed(body + self._curve + self._sign(digest), digest)
+
+
+def delegate_digest(delegate: DelegateAction) -> bytes:
+    """What the user signs (NEP-461)."""
+    return sha256(DELEGATE_PREFIX + delegate.encode()).digest()
+
+
+def sign_delegate(delegate: DelegateAction, signer: Signer) -> SignedDelegate:
+    return SignedDelegate(delegate, delegate.public_key.curve, signer.sign(delegate_digest(delegate)))

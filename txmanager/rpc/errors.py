@@ -1,0 +1,65 @@
+"""What can go wrong with a call to a node. All of it means "outcome unknown" unless the node itself said more.
+
+RpcFailure (an `Unavailable`: retry the same call)
+├── ConnectionFailed    refused, reset, TLS, name: trips the breaker
+├── TimedOut            nothing within the time-out: trips the breaker
+├── CircuitOpen         left alone after one of the above; nothing was sent
+├── RateLimited         HTTP 429
+├── BadAnswer           bytes that are no JSON-RPC answer, or too many of them
+└── RpcError            the node answered an error object; the adapter classifies it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txmanager.core.errors import Unavailable
+
+
+class RpcFailure(Unavailable):
+    code = "rpc_failure"
+    breaks = False
+    """Whether the breaker counts it."""
+
+
+class ConnectionFailed(RpcFailure):
+    code = "rpc_connection_failed"
+    breaks = True
+
+
+class TimedOut(RpcFailure):
+    code = "rpc_timed_out"
+    breaks = True
+
+
+class CircuitOpen(RpcFailure):
+    code = "rpc_circuit_open"
+
+
+class RateLimited(RpcFailure):
+    code = "rpc_rate_limited"
+
+
+class BadAnswer(RpcFailure):
+    code = "rpc_bad_answer"
+
+
+class RpcError(RpcFailure):
+    """A JSON-RPC error object, with whatever types the node chose made safe to read."""
+
+    code = "rpc_error"
+
+    def __init__(self, error: Any, status: int = 200) -> None:
+        told = error if isinstance(error, dict) else {}
+        cause = told.get("cause")
+        cause = cause if isinstance(cause, dict) else {}
+        number, name = told.get("code"), told.get("name")
+        self.number = number if isinstance(number, int) else 0
+        self.name = name if isinstance(name, str) else ""
+        self.cause = cause["name"] if isinstance(cause.get("name"), str) else ""
+        self.info = cause["info"] if isinstance(cause.get("info"), dict) else {}
+        self.data = told.get("data")
+        self.status = status
+        self.message = str(told.get("message", ""))[:300] if told else str(error)[:300]
+        detail = str(self.data)[:300] if self.data is not None else self.message
+        super().__init__(f"{self.cause or self.name or f'error {self.number}'}: {detail}")

@@ -1,0 +1,197 @@
+"""One endpoint over HTTP: a pool of connections for questions, one connection per lane for ordered sends.
+
+Every call ends within its time-out. A connection that went stale while idle is replaced once, silently: all our calls
+are safe to repeat, a send of the same bytes included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import orjson
+
+from txmanager.rpc.connection import Closed, Connection, Response, connect
+from txmanager.rpc.endpoint import Breaker, Endpoint
+from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut
+from txmanager.rpc.protocol import Json
+
+_PER_GROUP = 16
+_MAX_IDLE = 32
+_IDLE_S = 20.0
+_RECONNECTS = 2
+_ONE_BY_ONE_S = 60.0
+"""How long a peer that closed a connection under us is not sent to ahead of its answers."""
+
+
+class HttpNode:
+    def __init__(self, endpoint: Endpoint, rng: random.Random) -> None:
+        self.endpoint = endpoint
+        self.name = endpoint.name
+        self.direct = endpoint.direct
+        self.archival = endpoint.archival
+        self.breaker = Breaker(rng, self._now)
+        self._head = endpoint.head()
+        self._tls = endpoint.tls()
+        self._ids = count(1)
+        self._idle: deque[Connection] = deque()
+        self._groups: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_PER_GROUP))
+        self._lanes: dict[str, Connection] = {}
+        self._pipelines_from = 0.0 if endpoint.direct else float("inf")
+        self._open: set[Connection] = set()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def ready(self) -> bool:
+        return self.breaker.admits()
+
+    async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
+        seconds = self.endpoint.timeout_s if timeout is None else timeout
+        self._admit(seconds)
+        number = next(self._ids)
+        data = self._encode(number, method, params)
+        try:
+            async with asyncio.timeout(seconds):
+                async with self._groups[group]:
+                    response = await self._exchange(data)
+        except TimeoutError:
+            self.breaker.failed()
+            raise TimedOut(f"{self.name}: no answer to {method} within {seconds:g} s") from None
+        except RpcFailure as failure:
+            self._note(failure)
+            raise
+        self.breaker.succeeded()
+        return self._read(response, number)
+
+    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+        """Ordered: each request only after the answer to the one before, or pipelined on one connection of a direct
+        node. A peer that closes its connections is sent the rest one by one, in the same order."""
+        answers: list[Json | RpcFailure] = []
+        reconnects = _RECONNECTS
+        while len(answers) < len(batch):
+            before = len(answers)
+            try:
+                await self._send_on_one(lane, method, batch, answers)
+            except Closed as closed:
+                # Not answered on this connection, so sent again on the next: in order, and safe as identical bytes.
+                self._pipelines_from = max(self._pipelines_from, self._now() + _ONE_BY_ONE_S)
+                reconnects = _RECONNECTS if len(answers) > before else reconnects - 1
+                if reconnects < 0:
+                    self.breaker.failed()
+                    answers.append(closed)
+                    break
+            except RpcFailure as failure:
+                self._note(failure)
+                answers.append(failure)
+                break
+        return answers
+
+    async def _send_on_one(
+        self, lane: str, method: str, batch: Sequence[Json], answers: list[Json | RpcFailure]
+    ) -> None:
+        timeout = self.endpoint.timeout_s
+        self._admit(timeout)
+        connection = self._lanes.get(lane)
+        if connection is None or not connection.usable:
+            connection = self._lanes[lane] = await self._connect()
+        depth = self.endpoint.pipeline if self._now() >= self._pipelines_from else 1
+        waiting: deque[tuple[int, asyncio.Future[Response]]] = deque()
+        position = len(answers)
+        try:
+            while len(answers) < len(batch):
+                while position < len(batch) and len(waiting) < depth:
+                    number = next(self._ids)
+                    waiting.append((number, connection.request(self._encode(number, method, batch[position]))))
+                    position += 1
+                number, future = waiting.popleft()
+                async with asyncio.timeout(timeout):
+                    response = await future
+                self.breaker.succeeded()
+                answers.append(self._read(response, number))
+        except TimeoutError:
+            raise TimedOut(f"{self.name}: no answer to {method} within {timeout:g} s") from None
+        finally:
+            # Whatever is still on the wire follows something that was not taken: end it here.
+            if waiting or connection.outstanding:
+                connection.abort("given up")
+
+    async def _exchange(self, data: bytes) -> Response:
+        while True:
+            connection = self._take_idle() or await self._connect()
+            used = connection.answered > 0
+            try:
+                response = await connection.request(data)
+            except Closed:
+                if used:
+                    continue
+                raise
+            finally:
+                if connection.outstanding:
+                    connection.abort("given up")
+            if connection.usable and len(self._idle) < _MAX_IDLE:
+                connection.idle_since = self._now()
+                self._idle.append(connection)
+            elif connection.usable:
+                connection.abort("not needed")
+            return response
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and self._now() - connection.idle_since < _IDLE_S:
+                return connection
+            connection.abort("stale")
+        return None
+
+    async def _connect(self) -> Connection:
+        host, port = self.endpoint.address
+        self._open = {c for c in self._open if c.usable}
+        made = await connect(
+            host, port, self._tls, host, self.name, self.endpoint.max_body, self.endpoint.connect_timeout_s
+        )
+        self._open.add(made)
+        return made
+
+    def _admit(self, timeout: float) -> None:
+        if not self.breaker.admits():
+            raise CircuitOpen(f"{self.name}: left alone for a moment after connection errors")
+        self.breaker.entered(timeout)
+
+    def _note(self, failure: RpcFailure) -> None:
+        if failure.breaks:
+            self.breaker.failed()
+
+    def _encode(self, number: int, method: str, params: Json) -> bytes:
+        body = orjson.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        return b"%s%d\r\n\r\n%s" % (self._head, len(body), body)
+
+    def _read(self, response: Response, number: int) -> Any:
+        if response.status == 429:
+            raise RateLimited(f"{self.name}: too many requests (HTTP 429)")
+        try:
+            answer = orjson.loads(response.body)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise BadAnswer(f"{self.name}: HTTP {response.status} without a JSON-RPC answer")
+        if answer.get("error") is not None:
+            raise RpcError(answer["error"], response.status)
+        if response.status != 200 or "result" not in answer:
+            raise BadAnswer(f"{self.name}: HTTP {response.status} with neither result nor error")
+        if answer.get("id") != number:
+            raise BadAnswer(f"{self.name}: answered request {str(answer.get('id'))[:40]} instead of {number}")
+        return answer["result"]
+
+    async def close(self) -> None:
+        for connection in self._open:
+            connection.abort("closing")
+        self._open.clear()
+        self._idle.clear()
+        self._lanes.clear()

@@ -1,0 +1,92 @@
+"""`JsonRpc`: what an adapter needs of a network of nodes, so that HTTP and a simulator's in-process chain are alike."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from txmanager.rpc.errors import RpcError, RpcFailure
+
+Json = Any
+
+
+class Node(Protocol):
+    """One URL. When `direct`, one and the same node gives every answer."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def direct(self) -> bool: ...
+    @property
+    def archival(self) -> bool: ...
+    @property
+    def ready(self) -> bool:
+        """Not left alone after connection errors."""
+        ...
+
+    async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
+        """The result, or an `RpcFailure`. Calls of one group never wait for those of another."""
+        ...
+
+
+class JsonRpc(Protocol):
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+
+    async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
+        """Any healthy node's answer; the next node is asked when one cannot be reached."""
+        ...
+
+    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+        """In order on the lane's own connection. Answers a prefix that ends with the first failure."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Handler = Callable[[str, Json], "Json | Awaitable[Json]"]
+"""(method, params) to the body of a JSON-RPC answer: a dict with `result` or `error`."""
+
+
+class InProcessNode:
+    def __init__(self, handler: Handler, name: str, direct: bool = True, archival: bool = False) -> None:
+        self._handler = handler
+        self.name = name
+        self.direct = direct
+        self.archival = archival
+        self.ready = True
+
+    async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
+        answer = self._handler(method, params)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if not isinstance(answer, dict) or "error" in answer:
+            raise RpcError(answer.get("error") if isinstance(answer, dict) else answer)
+        return answer.get("result")
+
+
+class InProcessRpc:
+    """Nodes that are functions of this process; the first one takes the sends."""
+
+    def __init__(self, nodes: Sequence[InProcessNode]) -> None:
+        self.nodes = tuple(nodes)
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
+        return await self.nodes[0].call(method, params, group=group, timeout=timeout)
+
+    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+        answers: list[Json | RpcFailure] = []
+        async with self._locks.setdefault(lane, asyncio.Lock()):
+            for params in batch:
+                try:
+                    answers.append(await self.nodes[0].call(method, params))
+                except RpcFailure as failure:
+                    answers.append(failure)
+                    break
+        return answers
+
+    async def close(self) -> None:
+        return None
