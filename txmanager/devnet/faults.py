@@ -29,6 +29,7 @@ TRANSPORT_KINDS = {
     "http_error": "the request is refused with a bare `status` (502 unless told)",
     "untracked": "transaction requests are answered DOES_NOT_TRACK_SHARD",
 }
+TX_METHODS = frozenset({"broadcast_tx_async", "broadcast_tx_commit", "send_tx", "tx", "EXPERIMENTAL_tx_status"})
 KINDS = {**NETWORK_KINDS, **TRANSPORT_KINDS}
 
 
@@ -138,3 +139,17 @@ class Faults:
                     self.active.remove(fault)
             return fault
         return None
+
+    def before(self, method: str, node: int) -> Fault | None:
+        """The transport fault that keeps a request from being carried out."""
+        for kind in ("rate_limit", "http_error", "error", "untracked"):
+            if kind == "untracked" and method not in TX_METHODS:
+                continue
+            fault = self.draw(kind, node=node, method=method)
+            if fault is not None:
+                return fault
+        return None
+
+    def after(self, method: str, node: int) -> Fault | None:
+        """The transport fault that hides the answer of a request that was carried out."""
+        return self.draw("timeout", node=node, method=method) or self.draw("disconnect", node=node, method=method)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .chain import Chain
 from .errors import InvalidTx, Unknown
@@ -56,6 +56,18 @@ class TxStatus(NamedTuple):
     view: View
 
 
+Delivery = tuple[float, int, int, Tx]  # when, in which order, to which producer, what
+
+
+class Recorder(Protocol):
+    """Told of everything that changes the chain's future, as it was decided: replaying needs no generator."""
+
+    def routed(self, deliveries: list[Delivery]) -> None: ...
+    def pooled(self, tx: Tx) -> None: ...
+    def produced(self, now: float) -> None: ...
+    def orphaned(self, depth: int) -> None: ...
+
+
 class Network:
     """Several node views of one chain. `node` is always an index below `config.nodes`."""
 
@@ -73,7 +85,8 @@ class Network:
         self.pools = [Pool() for _ in range(self.config.producers)]
         self.now = now
         self.next_block_at = now + self.config.block_ms
-        self._in_transit: list[tuple[float, int, int, Tx]] = []
+        self.in_transit: list[Delivery] = []
+        self.recorder: Recorder | None = None
         self._sent = 0
 
     # time
@@ -114,14 +127,38 @@ class Network:
             for tx in block.txs:
                 for pool in self.pools:
                     pool.add(tx)
+        if self.recorder is not None:
+            self.recorder.orphaned(len(orphans))
         return orphans
 
+    def replay(self, event: tuple[str, Any]) -> None:
+        """Do again what a recorder was told."""
+        kind, what = event
+        if kind == "routed":
+            for delivery in what:
+                heapq.heappush(self.in_transit, delivery)
+                self._sent = max(self._sent, delivery[1])
+        elif kind == "pooled":
+            for pool in self.pools:
+                pool.add(what)
+        elif kind == "orphaned":
+            self.reorg(what)
+        elif kind == "produced":
+            self.now = what
+            self._deliver(what)
+            self._produce()
+            self.next_block_at = what + self.config.block_ms
+        else:
+            raise ValueError(f"unknown event {kind!r}")
+
     def _produce(self) -> Block:
+        if self.recorder is not None:
+            self.recorder.produced(self.now)
         producer = self.chain.next_height % len(self.pools)
         return self.chain.produce(self.pools[producer], producer, self.now)
 
     def _deliver(self, now: float) -> None:
-        transit = self._in_transit
+        transit = self.in_transit
         while transit and transit[0][0] <= now:
             _, _, producer, tx = heapq.heappop(transit)
             self.pools[producer].add(tx)
@@ -150,13 +187,19 @@ class Network:
         self._route(tx, node)
         return tx.hash
 
-    def check(self, tx: Tx, node: int = 0) -> None:
-        """The RPC node's checks, in its order. A transaction already on chain passes again."""
+    def check(self, tx: Tx, node: int = 0, *, faults: bool = True) -> None:
+        """The RPC node's checks, in its order. A transaction already on chain passes again.
+
+        A request that looks again while it waits is the same request: it draws no new faults.
+        """
         view = self.view(node)
-        self._check_validity(tx, view, node)
-        level = self.congestion(node, tx.signer_id)
-        if level >= REJECT_AT:
-            raise InvalidTx({"ShardCongested": {"shard_id": 0, "congestion_level": level}})
+        self._check_validity(tx, view)
+        if faults:
+            if self.faults.active and self.faults.draw("expired", node=node, signer_id=tx.signer_id):
+                raise InvalidTx("Expired")
+            level = self.congestion(node, tx.signer_id)
+            if level >= REJECT_AT:
+                raise InvalidTx({"ShardCongested": {"shard_id": 0, "congestion_level": level}})
         check_shape(tx)
         try:
             check_signer(self.reader(view.head), tx, self.config.gas_price)
@@ -165,14 +208,12 @@ class Network:
                 return  # resending what already landed is not an error
             raise
 
-    def _check_validity(self, tx: Tx, view: View, node: int) -> None:
+    def _check_validity(self, tx: Tx, view: View) -> None:
         base = self.chain.by_hash.get(tx.block_hash)
         # A base this node has not seen looks expired to it, however fresh it is.
         if base is None or base.height > view.head.height:
             raise InvalidTx("Expired")
         if view.head.height > base.height + self.config.validity:
-            raise InvalidTx("Expired")
-        if self.faults.active and self.faults.draw("expired", node=node, signer_id=tx.signer_id):
             raise InvalidTx("Expired")
 
     def congestion(self, node: int = 0, signer_id: str | None = None) -> float:
@@ -197,12 +238,17 @@ class Network:
             extra, spread = delay.ms if delay else 0.0, reorder.ms if reorder else 0.0
         low, high = self.config.delay_ms
         width = high - low + spread
+        deliveries: list[Delivery] = []
         for producer in range(len(self.pools)):
             if self.config.loss and self.rng.random() < self.config.loss:
                 continue
             self._sent += 1
             at = self.now + low + extra + (self.rng.random() * width if width else 0.0)
-            heapq.heappush(self._in_transit, (at, self._sent, producer, tx))
+            deliveries.append((at, self._sent, producer, tx))
+        for delivery in deliveries:
+            heapq.heappush(self.in_transit, delivery)
+        if self.recorder is not None:
+            self.recorder.routed(deliveries)
 
     def foreign_use(self, account_id: str, public_key: str, by: int = 1, count: int = 1) -> list[bytes]:
         """Somebody else signs with this key: real transactions that raise its nonce in the next block."""
@@ -225,6 +271,8 @@ class Network:
             tx = Tx(account_id, public_key, nonce, receiver_id, base, (action,), nonce_index=lane)
             for pool in self.pools:
                 pool.add(tx)
+            if self.recorder is not None:
+                self.recorder.pooled(tx)
             hashes.append(tx.hash)
         return hashes
 

@@ -1,0 +1,72 @@
+"""`txmanager devnet near`: an offline NEAR network with funded accounts, for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Networks that run on this machine alone.", no_args_is_help=True)
+
+
+@app.callback()
+def devnet() -> None:
+    """Networks that run on this machine alone."""
+
+
+@app.command()
+def near(
+    port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1; 0 picks a free one.")] = 3030,
+    block_ms: Annotated[float, typer.Option(min=1, help="Time between blocks.")] = 600.0,
+    seed: Annotated[int, typer.Option(help="Accounts, keys and luck follow from it.")] = 0,
+    producers: Annotated[int, typer.Option(min=1, max=100, help="Chunk producers.")] = 3,
+    nodes: Annotated[int, typer.Option(min=1, max=100, help="RPC nodes, each at /node/N.")] = 2,
+    accounts: Annotated[int, typer.Option(min=1, max=10_000, help="Funded accounts.")] = 5,
+    keys: Annotated[int, typer.Option(min=1, max=1_000, help="Full-access keys of each account.")] = 1,
+    validity: Annotated[int, typer.Option(min=1, help="Blocks a transaction lives.")] = 86_400,
+    delay_ms: Annotated[float, typer.Option(min=0, help="Longest way from node to producer.")] = 20.0,
+    timeout_ms: Annotated[float, typer.Option(min=1, help="Longest wait of a request.")] = 10_000.0,
+    data_dir: Annotated[Path | None, typer.Option(help="Keep the state here across restarts.")] = None,
+    credentials: Annotated[Path | None, typer.Option(help="Write NEAR credentials files here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead.")] = False,
+) -> None:
+    """Run a NEAR network on this machine until Ctrl-C."""
+    # Imported here: near-kit takes a second to load, and `--help` should not.
+    from txmanager.devnet.journal import JournalError
+    from txmanager.devnet.launch import Settings, describe, run, write_credentials
+    from txmanager.devnet.server import Server
+
+    settings = Settings(
+        port=port,
+        block_ms=block_ms,
+        seed=seed,
+        producers=producers,
+        nodes=nodes,
+        accounts=accounts,
+        keys=keys,
+        validity=validity,
+        delay_ms=delay_ms,
+        timeout_ms=timeout_ms,
+        data_dir=data_dir,
+    )
+
+    def ready(server: Server) -> None:
+        if credentials is not None:
+            write_credentials(server, credentials)
+        if as_json:
+            typer.echo(json.dumps(describe(server)))
+            return
+        typer.echo(f"NEAR devnet at {server.url}  (nodes: {', '.join(server.node_urls)})")
+        for account in server.network.chain.genesis.accounts.values():
+            typer.echo(f"  {account.account_id}" + (f"  [{account.contract}]" if account.contract else ""))
+            for key in account.keys:
+                typer.echo(f"    {key.public_key}\n    {key.private_key}")
+        typer.echo("These keys are public knowledge: they follow from the seed. Ctrl-C stops the network.")
+
+    try:
+        run(settings, ready)
+    except (JournalError, OSError) as cause:
+        typer.echo(f"devnet: {cause}", err=True)
+        raise typer.Exit(1) from None
