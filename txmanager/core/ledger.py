@@ -145,6 +145,8 @@ class Settled:
 
     word: Literal["settled", "already", "conflict", "refused", "gone"]
     status: str = ""
+    at: int = 0
+    """When it was settled, so that the owner knows the record exactly as it is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,11 +137,11 @@ class LaneStore:
             life=entry.life,
             status=Status.QUEUED,
             stream_id=self.last_id,
-            created_at=now,
-            updated_at=now,
+            created_at=_order(self.last_id)[0],
+            updated_at=_order(self.last_id)[0],
         )
         self._event(id, Status.QUEUED, now)
-        return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), now)
+        return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), _order(self.last_id)[0])
 
     def cancel(self, id: IntentId, now: int) -> Record:
         record = self._record(id)
@@ -262,7 +262,7 @@ class LaneStore:
                     a.with_proof(item.deaths[a.name]) if a.name in item.deaths else a for a in record.attempts
                 )
                 self._finish(replace(record, attempts=attempts), item.outcome, now)
-                answers.append(Settled("settled", item.outcome.status.value))
+                answers.append(Settled("settled", item.outcome.status.value, now))
         if landed is not None and (self.landed is None or landed > self.landed):
             self.landed = landed
         return answers

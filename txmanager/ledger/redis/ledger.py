@@ -374,7 +374,9 @@ class RedisLedger:
         answers = []
         for item in reply[1:]:
             word: Any = item[0].decode()
-            answers.append(Settled(word, item[1].decode() if len(item) > 1 else ""))
+            answers.append(
+                Settled(word, item[1].decode() if len(item) > 1 else "", int(item[2]) if len(item) > 2 else 0)
+            )
         return answers
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:

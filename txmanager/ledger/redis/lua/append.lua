@@ -35,12 +35,13 @@ for i = 4, #KEYS do
     local sid = redis.call('XADD', KEYS[2], '*', 'i', id, 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4],
       'm', ARGV[at + 5], 'p', ARGV[at + 6])
     if record[1] then redis.call('DEL', KEYS[i]) end -- a tombstone of an earlier life, with its expiry
+    local at_ms = string.match(sid, '^%d+') -- the entry's own birth: whoever holds the entry knows it too
     redis.call('HSET', KEYS[i], 's', 'queued', 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4], 'm', ARGV[at + 5],
-      'i', sid, 't', digits(now), 'u', digits(now))
+      'i', sid, 't', at_ms, 'u', at_ms)
     redis.call('HSET', KEYS[1], 'last', sid)
     event(KEYS[3], id, 'queued', now, '', '')
     depth = depth + 1
-    reply, appended = {'appended', sid, 'queued', depth, digits(now)}, true
+    reply, appended = {'appended', sid, 'queued', depth, at_ms}, true
   end
   replies[#replies + 1] = reply
 end

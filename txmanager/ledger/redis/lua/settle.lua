@@ -2,7 +2,7 @@
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6.. record (hash)
 -- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  then per outcome: id, life, status, allowed states,
 --        outcome (json), landed attempt name | "", error code, tx hash, number of deaths, then per death: name, proof
--- Reply  {"ok", {"settled"|"already"|"conflict"|"refused", status} | {"gone"}, ...} | {"fenced", owner, epoch}
+-- Reply  {"ok", {"settled", status, at} | {"already"|"conflict"|"refused", status} | {"gone"}, ...} | {"fenced", owner, epoch}
 -- Why    a worker that paused past its lease must not overwrite its successor's result
 --@include _time
 --@include _decimal
@@ -51,7 +51,7 @@ for i = 6, #KEYS do
     for death, proof in pairs(deaths) do redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
     finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[i], id, record[3], status, outcome, hash, err, now)
     finals[#finals + 1] = id
-    replies[#replies + 1] = {'settled', status}
+    replies[#replies + 1] = {'settled', status, digits(now)}
   end
 end
 if ARGV[3] ~= '' then
