@@ -1,0 +1,201 @@
+"""What to do next with one intent that has attempts: a pure, total function from facts to one step.
+
+The worker gathers facts (`Observation`), asks `decide`, and carries the step out. No arm guesses: only a hash seen
+final settles `done`, only a proof of death lets anything be signed again or end without an effect, and everything
+else waits, asks the chain, or asks an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from txmanager.core.chain import UNSEEN, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.models import Attempt, Json, Outcome, Purpose, Record, failure
+from txmanager.core.states import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How patient a lane is. Times are milliseconds."""
+
+    window: int = 16
+    """How many attempts may be unincluded at once; 1 also waits for finality and so keeps execution order."""
+    max_inflight: int = 256
+    """How many intents may have attempts and no end."""
+    include_within_ms: int = 5_000
+    """An attempt not included by then is sent again with validation, to learn why."""
+    hold_after_ms: int = 24 * 3600 * 1000
+    """An attempt neither landed nor proven dead by then needs an operator."""
+    max_resigns: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen of one intent and of its lane since the last decision."""
+
+    sightings: Mapping[str, Sighting] = field(default_factory=dict)
+    """By attempt name; a missing one was not looked up."""
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
+    """Fresh proofs of death, by attempt name."""
+    reply: SendReply | None = None
+    """The newest answer to a send of a live attempt."""
+    sent_at: int = 0
+    overtaken: bool = False
+    """A higher nonce of the lane was seen on chain."""
+    clear: bool = False
+    """Every other nonce of the lane is included, dead or held: a re-sign can overtake nobody."""
+    idle: bool = False
+    """The lane has no other attempt that may still land, and nothing queued that would."""
+
+
+# -- steps
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Store the outcome; `deaths` proves that an end without effect stays one."""
+
+    outcome: Outcome
+    reason: str
+    deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prove:
+    """Ask the chain for a proof of death of every live attempt."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Send the same bytes again with validation."""
+
+    attempt: Attempt
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Sign the intent again at a new nonce: every earlier attempt is proven dead."""
+
+    deaths: Mapping[str, Mapping[str, Json]]
+    counted: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Record and send a no-op that makes the intent's death provable."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    reason: str
+    evidence: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    reason: str
+    evidence: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    reason: str
+    evidence: Mapping[str, Json]
+
+
+Step = Wait | Settle | Prove | Probe | Resign | Kill | Hold | Pause | Quarantine
+
+_INNOCENT = ("overtaken", "expired")
+"""Causes of death that are nobody's fault and do not use up the re-sign limit."""
+
+
+def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, now: int) -> Step:
+    for attempt in record.effects:
+        sighting = seen.sightings.get(attempt.name, UNSEEN)
+        if sighting.where == "final":
+            assert sighting.outcome is not None
+            outcome = replace(sighting.outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
+            return Settle(outcome, "a hash of the intent is final")
+    if any(seen.sightings.get(a.name, UNSEEN).where == "included" for a in record.effects):
+        return Wait("included, not final yet")
+    deaths = {a.name: _evidence(seen.proofs[a.name]) for a in record.live if a.name in seen.proofs}
+    alive = [a for a in record.effects if not a.dead and a.name not in deaths]
+    if alive:
+        return _decide_alive(record, alive, seen, policy, traits, now)
+    return _decide_dead(record, seen, policy, deaths)
+
+
+def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
+    """Nothing of the intent can land any more: end it as it was asked to end, or sign it again."""
+    if record.cancel_requested:
+        return Settle(Outcome(Status.CANCELLED), "cancelled, and proven dead", deaths)
+    if (why := _doomed(record, seen)) is not None:
+        error = failure("rejected", why, new_key_helps=True)
+        return Settle(Outcome(Status.FAILED, error=error), "rejected, and proven dead", deaths)
+    asked = _verb(record) == "resign"
+    if record.status is Status.HELD and not asked:
+        return Wait("held: an operator decides")
+    counted = any(seen.proofs[name].cause not in _INNOCENT for name in deaths)
+    if record.resigns + counted > policy.max_resigns and not asked:
+        return Hold("resign_limit", {"resigns": record.resigns, "deaths": dict(deaths)})
+    if not seen.clear:
+        return Wait("dead; signed again when the lane's other nonces are included or dead")
+    return Resign(deaths, counted, "every attempt is proven dead")
+
+
+def _decide_alive(
+    record: Record, alive: list[Attempt], seen: Observation, policy: Policy, traits: Traits, now: int
+) -> Step:
+    """Some bytes may still land: look closer, send them again, or make their death provable."""
+    noops = [a for a in record.attempts if a.purpose is Purpose.NOOP and not a.dead]
+    verdict = seen.reply.verdict if seen.reply else None
+    landed = any(seen.sightings.get(a.name, UNSEEN).where in ("included", "final") for a in noops)
+    if landed or (seen.overtaken and traits.overtaking_kills):
+        return Prove("a higher nonce is on chain")
+    if verdict is Verdict.INSUFFICIENT_FUNDS:
+        return Pause("insufficient_funds", {"message": seen.reply.message if seen.reply else ""})
+    if verdict is Verdict.KEY_MISSING:
+        return Quarantine("key_missing", {"message": seen.reply.message if seen.reply else ""})
+    if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
+        return Prove(f"the node says {verdict}")
+    asked = record.cancel_requested or _doomed(record, seen) is not None
+    if asked and not noops:
+        if traits.replaces or (seen.clear and seen.idle):
+            return Kill("a no-op makes its death provable")
+        return Wait("killed by the next intent that lands")
+    patience = policy.include_within_ms
+    if now - seen.sent_at >= patience:
+        return Probe((noops or alive)[0], "not included in time")
+    if record.status is not Status.HELD and now - max(a.signed_at for a in alive) >= policy.hold_after_ms:
+        return Hold("no_proof", {"attempts": [a.name for a in alive], "message": "neither landed nor provably dead"})
+    return Wait("sent, not seen yet")
+
+
+def _doomed(record: Record, seen: Observation) -> str | None:
+    """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash."""
+    if seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
+        return seen.reply.message
+    if _verb(record) in ("kill", "fail"):
+        return "ended by an operator"
+    noop = next((a for a in record.attempts if a.purpose is Purpose.NOOP), None)
+    return str(noop.terms.get("why", "killed by a no-op")) if noop is not None else None
+
+
+def _verb(record: Record) -> str:
+    return str(record.directive.get("verb", "")) if record.directive else ""
+
+
+def _evidence(proof: Proof) -> dict[str, Json]:
+    return {"cause": proof.cause, **proof.evidence}

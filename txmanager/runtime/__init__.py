@@ -1,0 +1,1 @@
+"""What runs: producers that accept intents, workers that own lanes, and the manager that embeds both."""

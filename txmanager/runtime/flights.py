@@ -1,0 +1,112 @@
+"""The attempts of one lane in this owner's memory: what is out, what was seen, what may follow.
+
+Everything here can be rebuilt from the ledger and the chain; losing it costs look-ups, never money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from txmanager.core.chain import SendReply, Sighting
+from txmanager.core.decide import Kill, Observation, Policy, Resign
+from txmanager.core.models import Attempt, IntentId, Purpose, Record
+from txmanager.core.states import Status
+
+Order = Resign | Kill
+
+
+@dataclass(slots=True)
+class Flight:
+    """One intent with attempts and no end yet."""
+
+    record: Record
+    sightings: dict[str, Sighting] = field(default_factory=dict)
+    reply: SendReply | None = None
+    sent_at: int = 0
+    order: Order | None = None
+    """A step that only the sender may carry out."""
+    proved_at: int = 0
+
+    def where(self, attempt: Attempt) -> Literal["unknown", "pending", "included", "final"]:
+        sighting = self.sightings.get(attempt.name)
+        return sighting.where if sighting else "unknown"
+
+    def on_chain(self, attempt: Attempt) -> bool:
+        return self.where(attempt) in ("included", "final")
+
+    @property
+    def open(self) -> list[Attempt]:
+        """Attempts that may still land and were not seen to: what others must not overtake."""
+        return [a for a in self.record.live if not self.on_chain(a)]
+
+    @property
+    def landed(self) -> bool:
+        return any(self.on_chain(a) for a in self.record.effects)
+
+    @property
+    def sendable(self) -> list[Attempt]:
+        """What a rebroadcast sends: once a no-op is recorded, it alone and no longer what it kills."""
+        noops = [a for a in self.open if a.purpose is Purpose.NOOP]
+        return noops or self.open
+
+    @property
+    def held(self) -> bool:
+        return self.record.status is Status.HELD
+
+    @property
+    def top(self) -> int:
+        return max(a.nonce for a in self.record.attempts)
+
+
+class Flights:
+    """All flights of a lane, in stream order."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._by_id: dict[IntentId, Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Flight]:
+        return iter(self._by_id.values())
+
+    def add(self, flight: Flight) -> None:
+        self._by_id[flight.record.id] = flight
+
+    def get(self, id: IntentId) -> Flight | None:
+        return self._by_id.get(id)
+
+    def remove(self, id: IntentId) -> None:
+        self._by_id.pop(id, None)
+
+    def replace_all(self, flights: Iterable[Flight]) -> None:
+        self._by_id = {flight.record.id: flight for flight in flights}
+
+    def room(self) -> int:
+        """How many intents may be taken now."""
+        strict = self._policy.window == 1
+        busy = sum(1 for f in self if (not f.held if strict else not (f.landed or f.held)))
+        if strict and any(f.held for f in self):
+            return 0
+        return max(0, min(self._policy.window - busy, self._policy.max_inflight - len(self)))
+
+    def highest_on_chain(self) -> int:
+        nonces = [a.nonce for f in self for a in f.record.attempts if f.on_chain(a)]
+        return max(nonces, default=-1)
+
+    def clear_for(self, flight: Flight) -> bool:
+        """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""
+        return all(f is flight or f.held or not f.open for f in self)
+
+    def observe(self, flight: Flight, highest: int, *, queue_empty: bool) -> Observation:
+        return Observation(
+            sightings=flight.sightings,
+            reply=flight.reply,
+            sent_at=flight.sent_at,
+            overtaken=any(a.nonce < highest for a in flight.open),
+            clear=self.clear_for(flight),
+            idle=queue_empty and all(f is flight or not f.open for f in self),
+        )

@@ -1,0 +1,190 @@
+"""Accepts intents: route, claim, append. Whatever dies between two steps, the next call with the same key goes on.
+
+A returned `Submitted` means durable. An exception means that nothing was accepted, except `Unavailable`, which means
+"unknown": the same key again finds out and never starts a second life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from txmanager.core.errors import KeyReused, NoLane, QueueFull, StaleClaim, TxManagerError
+from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Ledger
+from txmanager.core.models import Intent, IntentId, Record
+from txmanager.core.router import Router
+from txmanager.core.states import LaneState, Status
+
+_TRIES = 6
+"""Claim, append and move can each be overtaken by others a few times; for ever means that something is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    record: Record
+    replayed: bool
+    """Whether the key was known before: the record is then the stored one, whatever its state."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """One intent on its way in."""
+
+    intent: Intent
+    lane: str = ""
+    life: str = ""
+    born: int = 0
+    result: Submitted | TxManagerError | None = None
+    avoid: set[str] = field(default_factory=set)
+
+
+class Producer:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        routes_for_s: float = 1.0,
+        new_life: Callable[[], str] = lambda: secrets.token_hex(8),
+    ) -> None:
+        self._ledger = ledger
+        self._routes_for_s = routes_for_s
+        self._new_life = new_life
+        self._routers: dict[str, Router] = {}
+        self._active: dict[str, list[tuple[str, int]]] = {}
+        self._read_at = float("-inf")
+
+    async def submit(self, intent: Intent) -> Submitted:
+        [result] = await self.submit_many([intent])
+        if isinstance(result, TxManagerError):
+            raise result
+        return result
+
+    async def submit_many(self, intents: Sequence[Intent]) -> list[Submitted | TxManagerError]:
+        """Accept a batch; each intent has its own result. Intents of one lane keep their order."""
+        await self._refresh_routes()
+        progress = [_Progress(intent) for intent in intents]
+        waiting = progress
+        for _ in range(_TRIES):
+            waiting = [p for p in waiting if p.result is None]
+            if not waiting:
+                break
+            await self._claim(waiting)
+            await self._append([p for p in waiting if p.result is None])
+        results: list[Submitted | TxManagerError] = []
+        for p in progress:
+            late = StaleClaim(f"idempotency key {p.intent.id.key!r} could not be settled on a lane; retry the same key")
+            results.append(p.result if p.result is not None else late)
+        return results
+
+    async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> None:
+        """Bind a caller's own key to the key its payload implies, before that one is claimed."""
+        answer = await self._ledger.alias(id, fingerprint, target)
+        if answer.word != "alias" or answer.alias_of != target:
+            raise KeyReused(id.key)
+
+    # -- routing
+
+    async def _refresh_routes(self, *, force: bool = False) -> None:
+        now = asyncio.get_running_loop().time()
+        if not force and now - self._read_at < self._routes_for_s:
+            return
+        active: dict[str, list[tuple[str, int]]] = {}
+        for route in await self._ledger.routes():
+            if route.state is LaneState.ACTIVE:
+                active.setdefault(route.pool, []).append((route.lane, route.weight))
+        self._read_at = now
+        if active != self._active:
+            self._active = active
+            self._routers = {pool: Router(lanes) for pool, lanes in active.items()}
+
+    def _route(self, p: _Progress) -> str | None:
+        pool = p.intent.id.pool
+        if p.avoid:
+            lanes = [(lane, weight) for lane, weight in self._active.get(pool, []) if lane not in p.avoid]
+            return Router(lanes).choose(p.intent.partition_key)
+        router = self._routers.get(pool)
+        return router.choose(p.intent.partition_key) if router else None
+
+    # -- home, then lane
+
+    async def _claim(self, batch: Sequence[_Progress]) -> None:
+        claims = []
+        for p in batch:
+            lane = self._route(p)
+            if lane is None:
+                await self._answer_without_lane(p)
+            else:
+                claims.append((p, Claim(p.intent.id, p.intent.fingerprint, lane, self._new_life())))
+        if not claims:
+            return
+        for (p, _), answer in zip(claims, await self._ledger.claim([c for _, c in claims]), strict=True):
+            await self._claimed(p, answer)
+
+    async def _claimed(self, p: _Progress, answer: Claimed) -> None:
+        match answer.word:
+            case "claimed" | "renewed":
+                p.lane, p.life, p.born = answer.lane, answer.life, answer.born
+            case "final":
+                assert answer.record is not None
+                p.result = Submitted(answer.record, True)
+            case "alias":
+                await self._replay(p)
+            case "conflict":
+                p.result = KeyReused(p.intent.id.key)
+
+    async def _answer_without_lane(self, p: _Progress) -> None:
+        """No lane takes new intents, yet a known key must still get its answer."""
+        await self._replay(p)
+        if p.result is None:
+            p.result = NoLane(p.intent.id.pool)
+
+    async def _replay(self, p: _Progress) -> None:
+        record = await self._ledger.read(p.intent.id)
+        if record is not None:
+            same = record.intent.fingerprint == p.intent.fingerprint
+            p.result = Submitted(record, True) if same else KeyReused(p.intent.id.key)
+
+    async def _append(self, batch: Sequence[_Progress]) -> None:
+        by_lane: dict[str, list[_Progress]] = {}
+        for p in batch:
+            by_lane.setdefault(p.lane, []).append(p)
+        answers = await asyncio.gather(
+            *(self._ledger.append(lane, [Entry(p.intent, p.life, p.born) for p in g]) for lane, g in by_lane.items())
+        )
+        for group, replies in zip(by_lane.values(), answers, strict=True):
+            for p, reply in zip(group, replies, strict=True):
+                await self._appended(p, reply)
+
+    async def _appended(self, p: _Progress, reply: Appended) -> None:
+        match reply.word:
+            case "appended":
+                record = Record(
+                    intent=p.intent,
+                    lane=p.lane,
+                    life=p.life,
+                    status=Status.QUEUED,
+                    stream_id=reply.stream_id,
+                    created_at=reply.at,
+                    updated_at=reply.at,
+                )
+                p.result = Submitted(record, False)
+            case "exists" | "retired":
+                await self._replay(p)
+            case "full":
+                p.result = QueueFull(p.lane, reply.depth)
+            case "closed":
+                await self._move(p)
+            case "stale" | "ahead" | "other_life":
+                """Claimed too long ago, or by a life that ended: the next round claims again."""
+
+    async def _move(self, p: _Progress) -> None:
+        """The lane is closed and was read to have neither record nor tombstone of this intent: choose another."""
+        await self._refresh_routes(force=True)
+        p.avoid.add(p.lane)
+        lane = self._route(p)
+        if lane is None:
+            p.result = NoLane(p.intent.id.pool)
+            return
+        await self._ledger.move(p.intent.id, p.life, p.lane, lane)
