@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from txmanager.core.errors import InvalidSettings
-from txmanager.signing.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Endpoint:
     max_body: int = 32 * 1024 * 1024
     pipeline: int = 32
     """How many sends of one lane may be on the wire at once where the endpoint is direct."""
-    authorization: Secret | None = None
+    authorization: str | None = field(default=None, repr=False)
     """The value of an `Authorization` header."""
     name: str = ""
 
@@ -66,10 +65,9 @@ class Endpoint:
             b"Accept: application/json",
         ]
         if self.authorization is not None:
-            value = self.authorization.reveal()
-            if b"\r" in value or b"\n" in value:
-                raise InvalidSettings("rpc.authorization", "must be a single line")
-            lines.append(b"Authorization: " + value)
+            if not self.authorization.isprintable() or not self.authorization.isascii():
+                raise InvalidSettings("rpc.authorization", "must be a single line of ASCII")
+            lines.append(b"Authorization: " + self.authorization.encode())
         return b"\r\n".join([*lines, b"Content-Length: "])
 
 

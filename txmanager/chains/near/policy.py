@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from txmanager.chains.near.limits import TGAS
@@ -47,7 +47,7 @@ class NearPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NearNetwork:
-    """Facts of a network. None means: ask the node once (`EXPERIMENTAL_genesis_config`)."""
+    """Facts of a network. None means: ask the node once (`EXPERIMENTAL_protocol_config`)."""
 
     validity_blocks: int | None = None
     epoch_blocks: int | None = None
@@ -67,6 +67,7 @@ class NearNetwork:
 NETWORKS: Mapping[str, NearNetwork] = {
     "mainnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200),
     "testnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200),
+    "localnet": NearNetwork(validity_blocks=86_400, epoch_blocks=20_000),
 }
 
 
@@ -92,5 +93,3 @@ class KeyView:
     """The body of a FunctionCall permission; None is full access."""
     allowance: int | None = None
     gas_balance: int | None = None
-    nonces: tuple[int, ...] = field(default=())
-    """A gas key's own sequences."""

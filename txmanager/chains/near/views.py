@@ -98,7 +98,12 @@ async def view_lane(ask: Ask, lane: LaneId, block: Mapping[str, Any]) -> KeyView
         "public_key": str(lane.public_key),
         "block_id": key.block_hash,
     }
-    answer = mapping(await ask("query", params), "a gas key's nonces")
+    try:
+        answer = mapping(await ask("query", params), "a gas key's nonces")
+    except RpcError as error:
+        if error.cause == "UNKNOWN_GAS_KEY":
+            return None
+        raise
     nonces = answer.get("nonces")
     if "error" in answer or not isinstance(nonces, list) or lane.nonce_index >= len(nonces):
         return None

@@ -1,0 +1,245 @@
+"""`NearChain`: NEAR as a lane worker sees it. Gaps are harmless, being overtaken is fatal, nothing is replaced.
+
+It holds no state that matters: caches of what the chain already decided, connections, and the keys it was given. Time
+is the running loop's, randomness and the nodes are arguments, so that a simulator can run it as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from txmanager.chains.near import views
+from txmanager.chains.near.actions import FunctionCall, Transfer
+from txmanager.chains.near.compile import Body, compile_intent, make_body
+from txmanager.chains.near.death import DeathProver, Facts
+from txmanager.chains.near.delegates import check_call_permission, check_delegate, check_delegate_nonce
+from txmanager.chains.near.head import FinalHead
+from txmanager.chains.near.intents import KINDS, parse_payload
+from txmanager.chains.near.names import LaneId, b58_text
+from txmanager.chains.near.policy import NETWORKS, KeyView, NearNetwork, NearPolicy
+from txmanager.chains.near.tracker import Tracker
+from txmanager.chains.near.transaction import Envelope
+from txmanager.chains.near.verdicts import classify
+from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured
+from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
+from txmanager.rpc.endpoint import Endpoint
+from txmanager.rpc.errors import RpcError, RpcFailure
+from txmanager.rpc.http import HttpRpc
+from txmanager.rpc.protocol import JsonRpc
+from txmanager.signing.signer import Signer
+
+_PROBE_TIMEOUT_S = 15.0
+
+
+class NearChain:
+    traits = Traits(gaps_block=False, overtaking_kills=True, replaces=False)
+
+    def __init__(
+        self,
+        network: str,
+        endpoints: Sequence[Endpoint] = (),
+        signers: Mapping[str, Signer] | None = None,
+        *,
+        policy: NearPolicy | None = None,
+        policies: Mapping[str, NearPolicy] | None = None,
+        settings: NearNetwork | None = None,
+        rpc: JsonRpc | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`signers` and `policies` are by lane id. `rpc` replaces the HTTP transport that `endpoints` describe."""
+        self.network = network
+        self.settings = settings or NETWORKS.get(network) or NearNetwork()
+        self.rpc: JsonRpc = rpc if rpc is not None else HttpRpc(endpoints, rng)
+        self._policy = policy or NearPolicy()
+        self._policies = dict(policies or {})
+        self._lanes: dict[str, LaneId] = {}
+        self._envelopes = {lane: self._envelope(lane, signer) for lane, signer in (signers or {}).items()}
+        self._permissions: dict[str, KeyView] = {}
+        self._head = FinalHead(self._ask, self.settings.head_fresh_s, self.settings.head_max_age_s)
+        self._tracker = Tracker(self.rpc, self.settings.finality, patience_s=5.0)
+        self._prover = DeathProver(self.rpc, self.facts, self.settings.scan_blocks)
+        self._facts: Facts | None = None
+
+    # what the worker asks
+
+    def serves(self, intent: Intent) -> bool:
+        return intent.kind in KINDS and intent.version <= INTENT_VERSION
+
+    async def nonce(self, lane: str) -> NonceView:
+        named = self._lane(lane)
+        key = await views.view_lane(self._asking(lane), named, views.FINAL)
+        if key is None:
+            raise KeyMissing(f"{named.public_key} is not a key of {named.account_id} on {self.network}")
+        self._permissions[lane] = key
+        balance = key.gas_balance if key.gas_balance is not None else key.allowance
+        if balance is None:
+            balance = await views.view_balance(self._asking(lane), named.account_id)
+        return NonceView(key.nonce + 1, key.height, balance)
+
+    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
+        key = await self._key(lane)
+        return list(await asyncio.gather(*(self._prepare(lane, key, intent) for intent in intents)))
+
+    async def sign(
+        self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
+    ) -> list[Attempt]:
+        envelope = self._signer_of(lane)
+        head, facts = await self._head.get(), await self.facts()
+        height, until = head.height, head.height + facts.validity_blocks
+        attempts = []
+        for nonce, ready in enumerate(prepared, first_nonce):
+            body = ready.body
+            assert isinstance(body, Body)
+            signed = envelope.sign(nonce, body.receiver_bytes, head.hash, body.action_bytes)
+            terms = {"receiver_id": body.receiver_id}
+            attempts.append(Attempt(nonce, b58_text(signed.hash), signed.raw, purpose, now, height, until, terms))
+        return attempts
+
+    async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
+        return None
+
+    async def noop(self, lane: str, nonce: int, previous: Sequence[Attempt], now: int) -> Attempt | None:
+        named, key = self._lane(lane), await self._key(lane)
+        if key.permission is None:
+            body = make_body(named.account_id, (Transfer(0),))
+        else:
+            call = self._policy_of(lane).harmless_call
+            if call is None:
+                return None
+            body = make_body(call.receiver_id, (FunctionCall(call.method_name, call.args, call.gas),))
+            try:
+                check_call_permission(call.receiver_id, body.actions, key.permission, "harmless_call")
+            except InvalidInput:
+                return None
+        head, facts = await self._head.get(), await self.facts()
+        signed = self._signer_of(lane).sign(nonce, body.receiver_bytes, head.hash, body.action_bytes)
+        terms = {"receiver_id": body.receiver_id}
+        until = head.height + facts.validity_blocks
+        return Attempt(nonce, b58_text(signed.hash), signed.raw, Purpose.NOOP, now, head.height, until, terms)
+
+    async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
+        batch = [[base64.b64encode(attempt.raw).decode()] for attempt in attempts]
+        replies = []
+        answers = await self.rpc.send(lane, "broadcast_tx_async", batch)
+        for attempt, answer in zip(attempts, answers, strict=False):
+            if isinstance(answer, RpcFailure):
+                replies.append(classify(answer))
+            elif answer == attempt.hash:
+                replies.append(SendReply(Verdict.ACCEPTED))
+            else:
+                replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {str(answer)[:80]!r} to {attempt.hash}"))
+            if not replies[-1].verdict.sent:
+                break
+        return replies
+
+    async def probe(self, lane: str, attempt: Attempt) -> SendReply:
+        params = {"signed_tx_base64": base64.b64encode(attempt.raw).decode(), "wait_until": "INCLUDED"}
+        try:
+            await self.rpc.call("send_tx", params, group=f"{lane}/probe", timeout=_PROBE_TIMEOUT_S)
+        except RpcFailure as refused:
+            return classify(refused, waited=True)
+        return SendReply(Verdict.ACCEPTED)
+
+    async def look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
+        return await self._tracker.look_up(lane, self._lane(lane), attempts) if attempts else []
+
+    async def prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[Proof | None]:
+        return await self._prover.prove(lane, self._lane(lane), attempts) if attempts else []
+
+    async def close(self) -> None:
+        await self._head.close()
+        await self.rpc.close()
+
+    # what others ask
+
+    async def facts(self) -> Facts:
+        """The network's periods: configured, or read once from a node. Guessing one could call the living dead."""
+        if self._facts is None:
+            validity, epoch = self.settings.validity_blocks, self.settings.epoch_blocks
+            if validity is None or epoch is None:
+                told = await self._protocol_config()
+                validity = validity or views.number(told.get("transaction_validity_period"), "the validity period")
+                epoch = epoch or views.number(told.get("epoch_length"), "epoch_length")
+            self._facts = Facts(validity, epoch)
+        return self._facts
+
+    async def gas_price(self) -> int:
+        return await views.gas_price(self._ask)
+
+    async def keys(self, account_id: str) -> dict[str, Mapping[str, Any]]:
+        """Every access key of an account, by public key."""
+        return await views.list_keys(self._ask, account_id)
+
+    # parts
+
+    async def _prepare(self, lane: str, key: KeyView, intent: Intent) -> Prepared | Impossible:
+        policy = self._policy_of(lane)
+        try:
+            body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
+            if key.permission is not None:
+                check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
+            if body.delegate is not None:
+                head = await self._head.get()
+                check_delegate(body.delegate, policy, head.height)
+                inner = body.delegate.delegate
+                theirs = await views.view_key(
+                    self._asking(lane), inner.sender_id, str(inner.public_key), views.OPTIMISTIC
+                )
+                check_delegate_nonce(body.delegate, theirs)
+        except InvalidInput as error:
+            helps = intent.kind != "near.delegate"
+            return Impossible(failure("invalid_intent", str(error), new_key_helps=helps, field=error.field))
+        return Prepared(intent, body)
+
+    async def _key(self, lane: str) -> KeyView:
+        """What the lane's key may do: fixed for the life of a key, so read once."""
+        if lane not in self._permissions:
+            await self.nonce(lane)
+        return self._permissions[lane]
+
+    async def _protocol_config(self) -> Mapping[str, Any]:
+        try:
+            return views.mapping(await self._ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
+        except RpcError as error:
+            raise Misconfigured(
+                f"network {self.network!r}: its nodes do not tell their validity period ({error}); "
+                "set validity_blocks and epoch_blocks"
+            ) from None
+
+    def _envelope(self, lane: str, signer: Signer) -> Envelope:
+        named = self._lane(lane)
+        if signer.public_key != str(named.public_key):
+            raise InvalidSettings("signers", f"lane {lane} was given the key {signer.public_key}")
+        return Envelope(named.account_id, named.public_key, signer, named.nonce_index)
+
+    def _signer_of(self, lane: str) -> Envelope:
+        envelope = self._envelopes.get(lane)
+        if envelope is None:
+            raise InvalidInput("lane", f"this process holds no key of {lane}")
+        return envelope
+
+    def _policy_of(self, lane: str) -> NearPolicy:
+        return self._policies.get(lane, self._policy)
+
+    def _lane(self, lane: str) -> LaneId:
+        named = self._lanes.get(lane)
+        if named is None:
+            named = LaneId.parse(lane)
+            if named.network != self.network:
+                raise InvalidInput("lane", f"{lane} is not of the network {self.network!r}")
+            self._lanes[lane] = named
+        return named
+
+    async def _ask(self, method: str, params: Any) -> Any:
+        return await self.rpc.call(method, params)
+
+    def _asking(self, lane: str) -> views.Ask:
+        async def ask(method: str, params: Any) -> Any:
+            return await self.rpc.call(method, params, group=lane)
+
+        return ask

@@ -1,0 +1,94 @@
+"""Finding many hashes with few questions: one reading of the key tells which nonces can have landed at all.
+
+A nonce above the key's own is not on that node's chain, so its hash is not asked for; a hash seen on the way is asked
+for again only after a new block. What is not seen in time is `unknown`, which proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from txmanager.chains.near.judge import judge
+from txmanager.chains.near.names import LaneId
+from txmanager.chains.near.policy import SETTLED, STATUSES
+from txmanager.chains.near.views import OPTIMISTIC, mapping, view_lane
+from txmanager.core.chain import UNSEEN, Sighting
+from txmanager.core.models import Attempt, Intent, Purpose
+from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure
+from txmanager.rpc.protocol import JsonRpc
+
+_REMEMBERED = 20_000
+
+
+class Tracker:
+    def __init__(self, rpc: JsonRpc, finality: str, patience_s: float) -> None:
+        self._rpc = rpc
+        self._settled = SETTLED[finality]
+        self._patience_s = patience_s
+        self._seen: OrderedDict[str, tuple[int, Sighting]] = OrderedDict()
+        """Hash to the head it was last asked for at, and what was seen; never a final one."""
+
+    async def look_up(self, lane_id: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
+        group = f"{lane_id}/track"
+
+        async def ask(method: str, params: Any) -> Any:
+            return await self._rpc.call(method, params, group=group)
+
+        key = await view_lane(ask, lane, OPTIMISTIC)
+        height = 0 if key is None else key.height
+        sightings: list[Sighting] = [UNSEEN] * len(attempts)
+        asked: dict[asyncio.Task[Sighting], int] = {}
+        for position, (intent, attempt) in enumerate(attempts):
+            if key is not None and attempt.nonce > key.nonce:
+                continue
+            before = self._seen.get(attempt.hash)
+            if before is not None and key is not None and before[0] >= height:
+                sightings[position] = before[1]
+                continue
+            asked[asyncio.create_task(self._one(group, lane, intent, attempt, height))] = position
+        if not asked:
+            return sightings
+        try:
+            done, _ = await asyncio.wait(asked, timeout=self._patience_s)
+        finally:
+            for task in asked:
+                task.cancel()
+        failures = []
+        for task in done:
+            error = task.exception()
+            if error is None:
+                sightings[asked[task]] = task.result()
+            elif isinstance(error, RpcFailure):
+                failures.append(error)
+            else:
+                raise error
+        if len(failures) == len(asked):
+            raise failures[0]
+        return sightings
+
+    async def _one(self, group: str, lane: LaneId, intent: Intent, attempt: Attempt, height: int) -> Sighting:
+        params = {"tx_hash": attempt.hash, "sender_account_id": lane.account_id, "wait_until": "NONE"}
+        try:
+            told = await self._rpc.call(
+                "EXPERIMENTAL_tx_status", params, group=group, timeout=max(self._patience_s, 12.0)
+            )
+        except RpcError as error:
+            if error.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
+                return UNSEEN
+            raise
+        status = mapping(told, "a transaction's status").get("final_execution_status")
+        if status in self._settled:
+            self._seen.pop(attempt.hash, None)
+            # A no-op's result is its own, never that of the intent it kills.
+            kind = "near.transaction" if attempt.purpose is Purpose.NOOP else intent.kind
+            return Sighting("final", judge(kind, intent.payload, told, attempt.hash, attempt.nonce), height or None)
+        if status not in STATUSES:
+            raise BadAnswer("a transaction's final_execution_status is not known here")
+        sighting = Sighting("pending" if status == "NONE" else "included", height=height or None)
+        self._seen[attempt.hash] = (height, sighting)
+        while len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return sighting
