@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {"core", "settings", "runtime"},
     "devnet": set(),
     "cli": {"core", "rpc", "signing", "ledger", "chains", "settings", "runtime", "client", "api", "devnet"},
+    "__main__": {"cli"},
     "": {"core", "settings", "runtime", "client"},
 }
 ADAPTERS = {"ledger", "chains", "signing"}

@@ -1,0 +1,76 @@
+"""The examples in config/ are valid, and single.toml documents every key there is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+
+from txmanager.chains.near.policy import SETTLED, HarmlessCall, NearPolicy
+from txmanager.settings import PolicySettings, Settings, load
+from txmanager.settings.models import NEAR_FINALITIES, HarmlessCallSettings
+
+CONFIG = Path(__file__).parent.parent.parent / "config"
+EXAMPLES = sorted(CONFIG.glob("*.toml"))
+EVM_ONLY = {"chain_id"}
+
+
+def test_there_is_an_example_for_every_kind_of_installation():
+    assert {path.stem for path in EXAMPLES} >= {"single", "sentinel", "cluster", "near-testnet"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_loads(path):
+    settings = load(path, {})
+    assert settings.pools
+
+
+def test_the_example_urls_are_of_their_kind():
+    schemes = {path.stem: Settings.model_validate(tomllib.loads(path.read_text())).ledger.url for path in EXAMPLES}
+    assert str(schemes["sentinel"]).startswith("redis+sentinel://")
+    assert str(schemes["cluster"]).startswith("redis+cluster://")
+
+
+def models(kind: type[BaseModel] = Settings) -> set[type[BaseModel]]:
+    found = {kind}
+    for field in kind.model_fields.values():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                found |= models(part)
+    return found
+
+
+def test_every_key_is_documented_in_the_single_example():
+    """Used, or shown in a comment."""
+    text = (CONFIG / "single.toml").read_text()
+    keys = {name for model in models() for name in model.model_fields} - EVM_ONLY
+    missing = {key for key in keys if not re.search(rf"(?<![\w-]){key} =|\b{key}[\].]", text)}
+    assert not missing
+
+
+def test_defaults_in_the_single_example_are_the_defaults():
+    """It says that it shows the defaults: the sections that need no choice must equal them."""
+    given = tomllib.loads((CONFIG / "single.toml").read_text())
+    given["api"].pop("tokens")
+    shown = Settings().shown()
+    assert given["ledger"] == shown["ledger"]
+    assert given["worker"] == shown["worker"]
+    assert given["api"] | {"tokens": []} == shown["api"]
+
+
+def test_the_policy_is_the_adapters_policy():
+    """One word for one thing: every limit of the NEAR adapter can be set, and none that it does not know."""
+    assert set(PolicySettings.model_fields) == {field.name for field in fields(NearPolicy)}
+    assert set(HarmlessCallSettings.model_fields) == {field.name for field in fields(HarmlessCall)}
+    assert set(NEAR_FINALITIES) == set(SETTLED)
+
+
+def test_policy_defaults_in_the_single_example_are_the_adapters():
+    policy = load(CONFIG / "single.toml", {}).pools["relayer"].policy
+    given = policy.model_dump(exclude_none=True, exclude={"max_deposit"})
+    assert given == {name: getattr(NearPolicy(), name) for name in given}

@@ -1,0 +1,193 @@
+"""A configuration is either complete and consistent, or refused with the field and the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from txmanager.core.errors import InvalidSettings
+from txmanager.settings import Settings, load, problems
+
+NETWORK = '[networks.test-net]\nchain = "near"\nrpc = [{ url = "https://rpc.example" }]\n'
+POOL = NETWORK + '[pools.main]\nnetwork = "test-net"\naccount = "relayer.testnet"\n'
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> Path:
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_no_file_gives_the_documented_defaults(write):
+    settings = load(environment={})
+    assert str(settings.ledger.url) == "redis://127.0.0.1:6379/0"
+    assert settings.ledger.durability == "fsync"
+    assert settings.ledger.retention_s == 7 * 24 * 3600
+    assert settings.pools == {}
+
+
+def test_the_file_is_the_named_one_else_the_variable_else_the_working_directory(write, tmp_path):
+    (tmp_path / "txmanager.toml").write_text('ledger.prefix = "directory"')
+    (tmp_path / "other.toml").write_text('ledger.prefix = "variable"')
+    named = write('ledger.prefix = "named"')
+    assert load(named, {"TXMANAGER_CONFIG": "other.toml"}).ledger.prefix == "named"
+    assert load(None, {"TXMANAGER_CONFIG": "other.toml"}).ledger.prefix == "variable"
+    assert load(None, {}).ledger.prefix == "directory"
+
+
+def test_the_environment_wins_over_the_file(write):
+    path = write(POOL + "[ledger]\nreplicas = 2\n")
+    environment = {
+        "TXMANAGER__LEDGER__REPLICAS": "3",
+        "TXMANAGER__LEDGER__URL": "redis://elsewhere:1/0",
+        "TXMANAGER__POOLS__MAIN__WINDOW": "1",
+        "TXMANAGER__POOLS__MAIN__KEYS": '["env:ONE", "env:TWO"]',
+        "TXMANAGER__NETWORKS__TEST_NET__RPC": '[{ url = "https://b.example", direct = true }]',
+        "TXMANAGER_PASSPHRASE": "not a setting",
+    }
+    settings = load(path, environment)
+    assert settings.ledger.replicas == 3
+    assert settings.ledger.reveal_url({}) == "redis://elsewhere:1/0"
+    assert settings.pools["main"].window == 1
+    assert settings.pools["main"].keys == ("env:ONE", "env:TWO")
+    assert settings.networks["test-net"].rpc[0].direct
+
+
+def test_settings_are_frozen(write):
+    with pytest.raises(pydantic.ValidationError):
+        setattr(load(environment={}).ledger, "prefix", "other")  # noqa: B010
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[ledger]\nurll = 1", "ledger.urll: unknown key in {path}; did you mean 'url'?"),
+        ("[legder]", "legder: unknown key in {path}; did you mean 'ledger'?"),
+        ("zzz = 1", "zzz: unknown key in {path}; known here: api, ledger, networks, pools, worker"),
+        (
+            POOL + "policy = { max_depost = 1 }",
+            "pools.main.policy.max_depost: unknown key in {path}; did you mean 'max_deposit'?",
+        ),
+        (
+            NETWORK.replace("url =", "dirct = true, url ="),
+            "networks.test-net.rpc[0].dirct: unknown key in {path}; did you mean 'direct'?",
+        ),
+        (
+            POOL + "[pools.main.policy.harmless_call]\nreceiver_id='a'\nmethod_name='b'\nargz='c'",
+            "pools.main.policy.harmless_call.argz: unknown key in {path}; did you mean 'args'?",
+        ),
+        ("ledger = 5", "ledger: must be a table"),
+        ("[ledger]\nreplicas = 0", "ledger.replicas: must be greater than or equal to 1"),
+        ("[ledger]\nreplicas = 'two'", "ledger.replicas: must be a whole number"),
+        ("[ledger]\nprefix = 'a{b}'", "ledger.prefix: must be 1 to 63 of A-Z a-z 0-9 _ . - and start with a letter"),
+        ("[ledger]\nprefix = 5", "ledger.prefix: must be text in quotes"),
+        ("[ledger]\ndurability = 'sync'", "ledger.durability: must be 'fsync', 'replicas' or 'none'"),
+        ("[ledger]\nurl = 'localhost'", "ledger.url: is not a URL: it needs a scheme"),
+        ("[ledger]\nurl = 'http://h'", "ledger.url: must begin with redis://"),
+        ("[ledger]\nurl = 'redis+cluster://h:1'", 'ledger.durability: must be "replicas" with Sentinel or Cluster'),
+        ("[ledger]\nurl = 5", "ledger.url: must be a URL in quotes, or a reference to one"),
+        ("[ledger]\nurl = { evn = 'X' }", "ledger.url: is not a reference; write {{ env ="),
+        ("[ledger]\npassword = { env = 'X', file = 'y' }", "ledger.password: is not a reference; write {{ env ="),
+        ("[networks.a]\nchain = 'near'", "networks.a.rpc: is required; add it"),
+        ("[networks.a]\nchain = 'near'\nrpc = []", "networks.a.rpc: must have at least one entry"),
+        ("[networks.a]\nchain = 'near'\nrpc = 'https://x'", "networks.a.rpc: must be a list"),
+        ("[networks.a]\nchain = 'btc'\nrpc = [{ url = 'https://x' }]", "networks.a.chain: must be 'near' or 'evm'"),
+        ("[networks.'a b']\nchain = 'near'\nrpc = [{ url = 'https://x' }]", "networks.a b: must be 1 to 63 of"),
+        ("[networks.a]\nchain = 'evm'\nrpc = [{ url = 'https://x' }]", "networks.a.chain_id: is required for an EVM"),
+        (
+            "[networks.a]\nchain = 'evm'\nchain_id = 1\nfinality = 0\nrpc = [{ url = 'https://x' }]",
+            'networks.a.finality: must be "finalized" or a number of blocks',
+        ),
+        (NETWORK + "finality = 'soon'", "networks.test-net.finality: must be one of FINAL, EXECUTED,"),
+        (
+            "[pools.a]\nnetwork = 'x'",
+            "pools.a.network: names no [networks.x]; add it, or use one of: there is none yet",
+        ),
+        (NETWORK + "[pools.a]\nnetwork = 'test-net'", "pools.a.account: is required on NEAR"),
+        (POOL + "keys = ['ed25519:3x']", "pools.main.keys[0]: a key source starts with 'file:', 'env:' or 'vault:'"),
+        (POOL + "window = 200", "pools.main.window: must not exceed max_inflight, which is 128"),
+        (POOL + "policy = { max_deposit = 1e24 }", "pools.main.policy.max_deposit: must be whole digits"),
+        (POOL + "policy = { max_deposit = -1 }", "pools.main.policy.max_deposit: must be greater than or equal to 0"),
+        ("[worker]\npools = ['x']", "worker.pools: names no [pools.x]; add it or remove it"),
+        ("[api]\nhost = '0.0.0.0'", "api.host: 0.0.0.0 is open to others, but there is no [[api.tokens]]; add one"),
+        ("[[api.tokens]]\nname = 'a'\nscopes = ['read']\nsha256 = 'abc'", "api.tokens[0].sha256: must be the SHA-256"),
+        (
+            f"[[api.tokens]]\nname = 'a'\nscopes = ['root']\nsha256 = '{'0' * 64}'",
+            "api.tokens[0].scopes[0]: must be 'submit', 'read' or 'operate'",
+        ),
+        (
+            f"[[api.tokens]]\nname = 'a'\nscopes = []\nsha256 = '{'0' * 64}'",
+            "api.tokens[0].scopes: must have at least one entry",
+        ),
+        (
+            f"[[api.tokens]]\nname = 'a'\nscopes = ['read']\nsha256 = '{'0' * 64}'\nlimits = {{ pools = ['x'] }}",
+            "api.tokens[0].limits.pools: names no [pools.x]",
+        ),
+        (
+            f"[[api.tokens]]\nname = 'a'\nscopes = ['read']\nsha256 = '{'0' * 64}'\n" * 2,
+            "api.tokens[1].name: 'a' is there twice",
+        ),
+        ("[ledger\n", "config: {path} is not valid TOML: "),
+    ],
+)
+def test_what_is_wrong_is_said_with_field_and_fix(write, text, said):
+    path = write(text)
+    with pytest.raises(InvalidSettings) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(said.format(path=path))
+    assert "\n" not in str(caught.value)
+    assert [str(problem) for problem in problems(path, {})] == [str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (
+            {"TXMANAGER__LEDGER__URLL": "x"},
+            "ledger.urll: unknown key in TXMANAGER__LEDGER__URLL; did you mean 'url'?",
+        ),
+        (
+            {"TXMANAGER__LEDGER__REPLICAS": "x"},
+            "ledger.replicas: must be a whole number (in TXMANAGER__LEDGER__REPLICAS)",
+        ),
+        ({"TXMANAGER__LEDGER__": "x"}, "TXMANAGER__LEDGER__: names no setting"),
+        (
+            {"TXMANAGER__LEDGER__URL__HOST": "x"},
+            "TXMANAGER__LEDGER__URL__HOST: goes below ledger.url, which is no table",
+        ),
+        ({"TXMANAGER__WORKER__POOLS": "[1"}, "TXMANAGER__WORKER__POOLS: begins like a TOML list or table, but is none"),
+    ],
+)
+def test_a_wrong_variable_is_named(write, environment, said):
+    path = write('[ledger]\nurl = "redis://h"')
+    with pytest.raises(InvalidSettings) as caught:
+        load(path, environment)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InvalidSettings, match=r"config: cannot read .*nowhere.toml: No such file or directory"):
+        load(tmp_path / "nowhere.toml", {})
+
+
+def test_check_names_everything_that_is_wrong_at_once(write):
+    path = write("[ledger]\nreplicas = 0\nfoo = 1\n[api]\nport = 70000")
+    assert [problem.field for problem in problems(path, {})] == ["ledger.replicas", "ledger.foo", "api.port"]
+
+
+def test_loopback_needs_no_tokens_and_a_public_address_does(write):
+    for host, public in (("127.0.0.1", False), ("::1", False), ("localhost", False), ("::", True), ("api.lan", True)):
+        settings = Settings.model_validate({"api": {"tokens": [token()], "host": host}})
+        assert settings.api.public is public
+
+
+def token() -> dict[str, object]:
+    return {"name": "a", "sha256": "0" * 64, "scopes": ["read"]}

@@ -1,0 +1,74 @@
+"""The command line `txmanager`. An error that people can fix is one sentence on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError, Unavailable
+
+WRONG_SETUP = 2
+"""Wrong configuration, a server that is away or refuses us: starting again changes nothing, somebody has to act."""
+
+_GROUPS = ("config", "devnet", "keys")
+_COMMANDS = ("doctor",)
+
+app = typer.Typer(
+    name="txmanager",
+    help="A transaction manager for relayers: one effect per idempotency key, strict order per signing key.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"txmanager {version('txmanager')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _mount() -> None:
+    """Each module of this package is a group (`app`) or a command (a function with the module's name)."""
+    for name in _GROUPS:
+        # A group whose parts are not installed is left out; one that fails to import is not.
+        if importlib.util.find_spec(f"{__name__}.{name}"):
+            app.add_typer(importlib.import_module(f"{__name__}.{name}").app, name=name)
+    for name in _COMMANDS:
+        app.command(name)(getattr(importlib.import_module(f"{__name__}.{name}"), name))
+
+
+_mount()
+
+
+def main() -> None:
+    try:
+        app()
+    except (InvalidInput, Misconfigured, Unavailable) as error:
+        _say(error)
+        sys.exit(WRONG_SETUP)
+    except TxManagerError as error:
+        _say(error)
+        sys.exit(1)
+    except BrokenPipeError:
+        # `txmanager config show | head`: the reader has seen enough.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _say(error: TxManagerError) -> None:
+    typer.echo(f"txmanager: {' '.join(str(error).split())}", err=True)

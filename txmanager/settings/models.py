@@ -1,0 +1,245 @@
+"""Every setting there is, with its default and its limits. What contradicts itself does not load."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from txmanager.core.errors import InvalidInput, InvalidSettings
+from txmanager.core.models import check_name
+from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
+
+DAY_S = 24 * 3600
+LEDGER_SCHEMES = ("memory", *(tls + form for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster")))
+KEY_SOURCES = ("file:", "env:", "vault:")
+NEAR_FINALITIES = ("FINAL", "EXECUTED", "EXECUTED_OPTIMISTIC")
+
+
+def _exact(value: object) -> object:
+    if isinstance(value, float):
+        # 1e24 is not 10**24 as a float: money would silently change.
+        raise ValueError("must be whole digits; put numbers beyond 2^53 in quotes")
+    return value
+
+
+def _name(value: str) -> str:
+    try:
+        return check_name("name", value)
+    except InvalidInput as error:
+        raise ValueError(error.problem) from None
+
+
+Money = Annotated[int, BeforeValidator(_exact), Field(ge=0)]
+Name = Annotated[str, AfterValidator(_name)]
+Names = Annotated[frozenset[str], PlainSerializer(sorted)]
+Scope = Literal["submit", "read", "operate"]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False)
+
+
+class LedgerSettings(Part):
+    url: SecretUrl = Url("redis://127.0.0.1:6379/0")
+    username: str | None = None
+    password: SecretWord | None = None
+    prefix: Name = "txm"
+    durability: Literal["fsync", "replicas", "none"] = "fsync"
+    replicas: int = Field(default=1, ge=1, le=10)
+    retention_s: int = Field(default=7 * DAY_S, ge=600)
+
+    def reveal_url(self, environment: Mapping[str, str] | None = None) -> str:
+        """The URL to connect to, credentials included."""
+        url = Url(reveal("ledger.url", self.url, environment))
+        # A reference hid the URL from the checks at load time.
+        for contradiction in self.model_copy(update={"url": url}).contradictions():
+            raise contradiction
+        password = reveal("ledger.password", self.password, environment) if self.password else None
+        return url.with_credentials(self.username, password).reveal()
+
+    def contradictions(self) -> Iterator[InvalidSettings]:
+        if isinstance(self.url, Reference):
+            return
+        if self.url.scheme not in LEDGER_SCHEMES:
+            yield InvalidSettings(
+                "ledger.url",
+                "must begin with redis://, redis+sentinel:// or redis+cluster:// (rediss for TLS), or be memory://",
+            )
+        if self.url.scheme.endswith(("+sentinel", "+cluster")) and self.durability == "fsync":
+            yield InvalidSettings(
+                "ledger.durability",
+                'must be "replicas" with Sentinel or Cluster, because a failover forgets what one server alone '
+                'wrote (or "none", which accepts that loss)',
+            )
+
+
+class RpcSettings(Part):
+    url: SecretUrl
+    direct: bool = False
+
+
+class NetworkSettings(Part):
+    chain: Literal["near", "evm"]
+    rpc: tuple[RpcSettings, ...] = Field(min_length=1)
+    finality: str | int | None = None
+    chain_id: int | None = Field(default=None, ge=1)
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        if self.chain == "near":
+            if self.finality is not None and self.finality not in NEAR_FINALITIES:
+                yield InvalidSettings(f"{where}.finality", f"must be one of {', '.join(NEAR_FINALITIES)}")
+            if self.chain_id is not None:
+                yield InvalidSettings(f"{where}.chain_id", "belongs to EVM networks; remove it")
+            return
+        if self.chain_id is None:
+            yield InvalidSettings(f"{where}.chain_id", "is required for an EVM network (1 is Ethereum mainnet)")
+        depth = self.finality if isinstance(self.finality, int) else None
+        if self.finality not in (None, "finalized") and (depth is None or depth < 1):
+            yield InvalidSettings(f"{where}.finality", 'must be "finalized" or a number of blocks, at least 1')
+
+
+class HarmlessCallSettings(Part):
+    receiver_id: str
+    method_name: str
+    args: str = "{}"
+    gas: int = Field(default=5 * 10**12, ge=1)
+
+
+class PolicySettings(Part):
+    """What a pool pays for. A list that is not given allows all; a number that is not given is the adapter's."""
+
+    delegate_senders: Names | None = None
+    delegate_receivers: Names | None = None
+    delegate_methods: Names | None = None
+    delegate_max_deposit: Money | None = None
+    delegate_max_gas: Money | None = None
+    delegate_max_bytes: int | None = Field(default=None, ge=1)
+    delegate_min_blocks_left: int | None = Field(default=None, ge=1)
+    max_deposit: Money | None = None
+    harmless_call: HarmlessCallSettings | None = None
+
+
+def _key_source(value: str) -> str:
+    if not value.startswith(KEY_SOURCES):
+        raise ValueError("a key source starts with 'file:', 'env:' or 'vault:' (never the key itself)")
+    return value
+
+
+class PoolSettings(Part):
+    network: str
+    account: str | None = None
+    keys: tuple[Annotated[str, AfterValidator(_key_source)], ...] = ()
+    window: int = Field(default=16, ge=1, le=10_000)
+    max_inflight: int = Field(default=128, ge=1, le=100_000)
+    queue_limit: int = Field(default=1_000_000, ge=1)
+    policy: PolicySettings = PolicySettings()
+
+    def contradictions(self, where: str, networks: Mapping[str, NetworkSettings]) -> Iterator[InvalidSettings]:
+        network = networks.get(self.network)
+        if network is None:
+            known = ", ".join(sorted(networks)) or "there is none yet"
+            yield InvalidSettings(
+                f"{where}.network", f"names no [networks.{self.network}]; add it, or use one of: {known}"
+            )
+        elif network.chain == "near" and not self.account:
+            yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
+        if self.window > self.max_inflight:
+            yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
+
+
+class WorkerSettings(Part):
+    name: Name | None = None
+    pools: tuple[str, ...] | None = None
+    lease_s: float = Field(default=10.0, ge=1, le=600)
+    grace_s: float = Field(default=30.0, ge=0)
+
+
+class TokenLimits(Part):
+    per_second: float | None = Field(default=None, gt=0)
+    burst: int | None = Field(default=None, ge=1)
+    pools: Names | None = None
+    kinds: Names | None = None
+    receivers: Names | None = None
+    max_deposit: Money | None = None
+
+
+class TokenSettings(Part):
+    name: Name
+    sha256: Annotated[str, PlainSerializer(lambda text: f"{text[:8]}...")] = Field(
+        pattern=r"^[0-9a-f]{64}$", repr=False
+    )
+    scopes: Annotated[frozenset[Scope], PlainSerializer(sorted)] = Field(min_length=1)
+    tenant: Name = "default"
+    limits: TokenLimits = TokenLimits()
+
+
+class ApiSettings(Part):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    max_body_bytes: int = Field(default=1 << 20, ge=1024)
+    max_wait_s: float = Field(default=60.0, ge=0, le=600)
+    tokens: tuple[TokenSettings, ...] = ()
+
+    @property
+    def public(self) -> bool:
+        """Whether others than this machine can connect. A name other than localhost counts as public."""
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+    def contradictions(self, pools: Mapping[str, PoolSettings]) -> Iterator[InvalidSettings]:
+        if self.public and not self.tokens:
+            yield InvalidSettings(
+                "api.host", f"{self.host} is open to others, but there is no [[api.tokens]]; add one, or use 127.0.0.1"
+            )
+        names = [token.name for token in self.tokens]
+        for n, token in enumerate(self.tokens):
+            if token.name in names[:n]:
+                yield InvalidSettings(f"api.tokens[{n}].name", f"{token.name!r} is there twice; use another name")
+            for pool in sorted((token.limits.pools or set()) - set(pools)):
+                yield InvalidSettings(f"api.tokens[{n}].limits.pools", f"names no [pools.{pool}]; add it or remove it")
+
+
+class Settings(Part):
+    """The whole configuration. Building one checks that its parts agree."""
+
+    ledger: LedgerSettings = LedgerSettings()
+    networks: dict[Name, NetworkSettings] = Field(default_factory=dict)
+    pools: dict[Name, PoolSettings] = Field(default_factory=dict)
+    worker: WorkerSettings = WorkerSettings()
+    api: ApiSettings = ApiSettings()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        for contradiction in self.contradictions():
+            raise contradiction
+        return self
+
+    def contradictions(self) -> Iterator[InvalidSettings]:
+        yield from self.ledger.contradictions()
+        for name, network in self.networks.items():
+            yield from network.contradictions(f"networks.{name}")
+        for name, pool in self.pools.items():
+            yield from pool.contradictions(f"pools.{name}", self.networks)
+        for pool_name in self.worker.pools or ():
+            if pool_name not in self.pools:
+                yield InvalidSettings("worker.pools", f"names no [pools.{pool_name}]; add it or remove it")
+        yield from self.api.contradictions(self.pools)
+
+    def references(self) -> Iterator[tuple[str, Reference]]:
+        """Every secret that is named but not written, by its field."""
+        for field, value in (("ledger.url", self.ledger.url), ("ledger.password", self.ledger.password)):
+            if isinstance(value, Reference):
+                yield field, value
+        for name, network in self.networks.items():
+            for n, rpc in enumerate(network.rpc):
+                if isinstance(rpc.url, Reference):
+                    yield f"networks.{name}.rpc[{n}].url", rpc.url
+
+    def shown(self) -> dict[str, object]:
+        """All settings with their defaults as plain values, every secret hidden."""
+        return self.model_dump(mode="json", exclude_none=True)
