@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from . import fees
 from .actions import Work, sendable
 from .contracts import Panic, Promised, contract_of, is_view
@@ -56,7 +58,7 @@ def _resolve(account: Account, contract_id: str, method_name: str) -> Callable[.
 
 
 def _arguments(raw: bytes) -> dict[str, Any]:
-    args = json.loads(raw) if raw else {}
+    args = orjson.loads(raw) if raw else {}
     if not isinstance(args, dict):
         raise ValueError("arguments are an object")
     return args
