@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from txmanager.core.chain import SendReply, Sighting
+from txmanager.core.chain import Proof, SendReply, Sighting
 from txmanager.core.decide import Kill, Observation, Policy, Resign
 from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
@@ -27,6 +27,8 @@ class Flight:
     sent_at: int = 0
     order: Order | None = None
     """A step that only the sender may carry out."""
+    proofs: dict[str, Proof] = field(default_factory=dict)
+    """Found by this owner, stored with the next write that needs them."""
     proved_at: int = 0
 
     def where(self, attempt: Attempt) -> Literal["unknown", "pending", "included", "final"]:
@@ -39,7 +41,7 @@ class Flight:
     @property
     def open(self) -> list[Attempt]:
         """Attempts that may still land and were not seen to: what others must not overtake."""
-        return [a for a in self.record.live if not self.on_chain(a)]
+        return [a for a in self.record.live if a.name not in self.proofs and not self.on_chain(a)]
 
     @property
     def landed(self) -> bool:
@@ -52,12 +54,13 @@ class Flight:
         return noops or self.open
 
     @property
-    def held(self) -> bool:
-        return self.record.status is Status.HELD
+    def dead(self) -> bool:
+        """Every effect is proven dead: it waits to be signed again, or to end."""
+        return all(a.dead or a.name in self.proofs for a in self.record.effects)
 
     @property
-    def top(self) -> int:
-        return max(a.nonce for a in self.record.attempts)
+    def held(self) -> bool:
+        return self.record.status is Status.HELD
 
 
 class Flights:
@@ -104,6 +107,7 @@ class Flights:
     def observe(self, flight: Flight, highest: int, *, queue_empty: bool) -> Observation:
         return Observation(
             sightings=flight.sightings,
+            proofs=flight.proofs,
             reply=flight.reply,
             sent_at=flight.sent_at,
             overtaken=any(a.nonce < highest for a in flight.open),

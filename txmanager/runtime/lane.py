@@ -1,0 +1,280 @@
+"""One owned lane: recover, then send and track side by side until the lease, the worker or the lane ends.
+
+The sender is the only one who signs, writes ahead and broadcasts; the tracker is the only one who looks up, proves
+and settles. Both stop for good at the first fenced answer. A crash anywhere leaves records the next owner recovers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from txmanager.core.chain import Chain, NonceView
+from txmanager.core.decide import Policy
+from txmanager.core.errors import Busy, Fenced, KeyMissing, TxManagerError, Unavailable
+from txmanager.core.ledger import Ledger, Renewed
+from txmanager.core.models import Fence, Json, Lane, Record
+from txmanager.core.states import LaneState
+from txmanager.runtime.flights import Flight, Flights
+from txmanager.runtime.metrics import Metrics
+
+T = TypeVar("T")
+
+FUNDS = "insufficient_funds"
+REBASELINE = "rebaseline"
+WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
+
+
+def stream_order(stream_id: str) -> tuple[int, ...]:
+    return tuple(map(int, stream_id.split("-")))
+
+
+class LeaseLapsed(TxManagerError):
+    """Our own clock says that the lease may be over: stop before anybody else could have started."""
+
+    code = "lease_lapsed"
+
+
+class Unserved(TxManagerError):
+    """The oldest intent needs a newer release than this worker."""
+
+    code = "unserved"
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What an owner remembers of a lane's write position."""
+
+    cursor: int | None
+    signed_upto: str
+    last_id: str
+
+    def stands_in(self, lane: Lane) -> bool:
+        """Whether the ledger still has all that this owner wrote and read."""
+        same = (self.cursor, self.signed_upto) == (lane.cursor, lane.signed_upto)
+        return same and stream_order(lane.last_id) >= stream_order(self.last_id)
+
+
+@dataclass(slots=True)
+class Context:
+    """What every lane of a worker shares."""
+
+    ledger: Ledger
+    metrics: Metrics
+    clock: Callable[[], int]
+    """Wall time in milliseconds: for ages and time stamps, never for safety."""
+    retire: Callable[[Record], None]
+    point: Callable[[str], None] = lambda _: None
+    """Called at named points of the loop; a test crashes the process there."""
+
+
+@dataclass(slots=True)
+class OwnedLane:
+    """The shared state of a lane's sender and tracker."""
+
+    context: Context
+    chain: Chain
+    fence: Fence
+    policy: Policy
+    lane: Lane
+    valid_until: float
+    """Monotonic time after which this owner must not write or send."""
+    flights: Flights = field(init=False)
+    cursor: int = 0
+    signed_upto: str = "0-0"
+    last_id: str = "0-0"
+    depth: int = 0
+    state: LaneState = LaneState.ACTIVE
+    asks: int = 0
+    taking: bool = True
+    work: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the sender may have something to do."""
+    flying: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the tracker may have something to look at."""
+    fresh: bool = True
+    """Whether the queue may hold entries that were not taken yet."""
+    refresh: bool = False
+    """Whether an operator, a canceller or a new server asks for attention."""
+    log: Any = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.flights = Flights(self.policy)
+        self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
+        self._adopt(self.lane)
+
+    @property
+    def id(self) -> str:
+        return self.fence.lane
+
+    @property
+    def footing(self) -> Footing:
+        return Footing(self.cursor, self.signed_upto, self.last_id)
+
+    def _adopt(self, lane: Lane) -> None:
+        self.lane = lane
+        self.cursor = lane.cursor if lane.cursor is not None else 0
+        self.signed_upto, self.last_id = lane.signed_upto, lane.last_id
+        self.depth, self.state, self.asks = lane.depth, lane.state, lane.asks
+
+    # -- safety
+
+    def check_lease(self) -> None:
+        if asyncio.get_running_loop().time() >= self.valid_until:
+            raise LeaseLapsed(f"the lease of lane {self.id} was not renewed in time")
+
+    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a replay-safe call until it is answered; the lease decides when to give up."""
+        pause_s = 0.05
+        while True:
+            self.check_lease()
+            try:
+                return await call()
+            except (Unavailable, Busy) as error:
+                self.log.warning("retrying", error=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(1.0, pause_s * 2)
+
+    async def quarantine(self, reason: str, evidence: Mapping[str, Json]) -> None:
+        """Stop signing until an operator looked: a promise might not hold."""
+        if self.state is LaneState.QUARANTINED:
+            return
+        self.state = LaneState.QUARANTINED
+        fix = f"txmanager lanes rebaseline {self.id}, after finding out who else used the key or what was lost"
+        evidence = {**evidence, "resolve": fix}
+        await self.insist(
+            lambda: self.context.ledger.set_lane(self.id, LaneState.QUARANTINED, reason, evidence, fence=self.fence)
+        )
+        self.context.metrics.quarantines.labels(self.id, reason).inc()
+        self.log.error("lane quarantined", reason=reason, evidence=evidence)
+
+    async def pause(self, reason: str, evidence: Mapping[str, Json]) -> None:
+        if self.state not in WORKING:
+            return
+        self.state = LaneState.PAUSED
+        self.lane = await self.insist(
+            lambda: self.context.ledger.set_lane(self.id, LaneState.PAUSED, reason, evidence, fence=self.fence)
+        )
+        self.log.error("lane paused", reason=reason, evidence=evidence)
+
+    async def resume(self, why: str) -> None:
+        self.lane = await self.insist(
+            lambda: self.context.ledger.set_lane(self.id, LaneState.ACTIVE, "", {}, fence=self.fence)
+        )
+        self.state = self.lane.state
+        self.log.info("lane resumed", why=why)
+        self.work.set()
+
+    # -- what the worker tells the lane
+
+    def renewed(self, answer: Renewed, valid_until: float) -> None:
+        self.valid_until = valid_until
+        self.depth = answer.depth
+        if answer.asks != self.asks or answer.moved:
+            self.asks, self.refresh = answer.asks, True
+            self.flying.set()
+        if answer.state is not self.state:
+            self.state = answer.state
+        if answer.depth > len(self.flights):
+            self.wake()
+
+    def wake(self) -> None:
+        """Something was appended, or may have been."""
+        self.fresh = True
+        self.work.set()
+
+    # -- recovery
+
+    async def recover(self, remembered: Footing | None) -> None:
+        """Make sure that the ledger is the one we know, the chain is where it says, and load what is in flight."""
+        await self._check_history(self.lane, remembered)
+        if self.lane.cursor is None:
+            await self._first_baseline()
+        await self.load()
+        if self.state is not LaneState.QUARANTINED:
+            await self._check_chain()
+
+    async def _check_history(self, lane: Lane, remembered: Footing | None) -> None:
+        """Another history: go on only if nothing of ours can be missing in it."""
+        if not lane.moved:
+            return
+        whole = remembered is not None and remembered.stands_in(lane)
+        evidence = {"stored": lane.replication_id, "found": lane.found_replication_id}
+        if self.context.ledger.vouches or whole:
+            await self.insist(
+                lambda: self.context.ledger.vouch(self.fence, lane.replication_id, lane.found_replication_id)
+            )
+            self.log.info("ledger history accepted", **evidence)
+        else:
+            await self.quarantine("ledger_rolled_back", evidence)
+
+    async def _first_baseline(self) -> None:
+        view = await self._nonce()
+        if view is not None:
+            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, view.next_nonce))
+            self._adopt(replace(self.lane, cursor=self.cursor, baseline=self.cursor))
+
+    async def _check_chain(self) -> None:
+        """A nonce on chain that none of our attempts explains is foreign use or lost data."""
+        view = await self._nonce()
+        if view is None or self.lane.cursor is None:
+            return
+        used = view.next_nonce - 1
+        evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.lane.landed)}
+        if view.next_nonce > self.cursor:
+            await self.quarantine("foreign_nonce_use", evidence)
+        elif self.chain.traits.overtaking_kills:
+            ours = {a.nonce for f in self.flights for a in f.record.attempts}
+            known = max(self.lane.landed if self.lane.landed is not None else -1, (self.lane.baseline or 0) - 1)
+            if used > known and used not in ours:
+                await self.quarantine("foreign_nonce_use", evidence)
+
+    async def _nonce(self) -> NonceView | None:
+        try:
+            view = await self.insist(lambda: self.chain.nonce(self.id))
+        except KeyMissing as error:
+            await self.quarantine("key_missing", {"message": str(error)})
+            return None
+        if view.balance is not None:
+            self.context.metrics.balance.labels(self.id).set(view.balance)
+        return view
+
+    async def load(self) -> None:
+        """Read the records in flight again, keeping what was seen of them."""
+        records = await self.insist(lambda: self.context.ledger.unfinished(self.fence))
+        flights = []
+        for record in sorted(records, key=lambda r: stream_order(r.stream_id)):
+            flight = self.flights.get(record.id) or Flight(record)
+            flight.record = record
+            flights.append(flight)
+        self.flights.replace_all(flights)
+
+    async def obey(self) -> None:
+        """Something was asked of this lane: read what, and carry out what concerns the whole lane."""
+        self.refresh = False
+        view = await self.insist(lambda: self.context.ledger.lane(self.id))
+        if view is None:
+            raise Fenced(self.id, "", 0)
+        self.state, self.lane = view.state, replace(view, cursor=self.lane.cursor)
+        await self._check_history(view, self.footing)
+        if view.state is LaneState.PAUSED and view.reason == REBASELINE:
+            await self._rebaseline(view)
+        await self.load()
+        self.wake()
+
+    async def _rebaseline(self, view: Lane) -> None:
+        """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""
+        if view.moved:
+            await self.insist(
+                lambda: self.context.ledger.vouch(self.fence, view.replication_id, view.found_replication_id)
+            )
+        chain = await self._nonce()
+        if chain is not None:
+            self.cursor = await self.insist(
+                lambda: self.context.ledger.baseline(self.fence, chain.next_nonce, operator=True)
+            )
+            self.lane = replace(view, cursor=self.cursor)
+            await self.resume("rebaselined by an operator")

@@ -1,0 +1,310 @@
+"""The sending half of a lane: take, sign, write ahead, broadcast, strictly in order.
+
+It holds the two rules that keep a lane from hurting itself: a send that was not taken stops every higher nonce, and
+a re-sign or a no-op goes out alone, when nothing it could overtake is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from txmanager.core.chain import Impossible, Prepared, SendReply, Verdict
+from txmanager.core.decide import Kill, Resign
+from txmanager.core.errors import Refused, RolledBack, TxManagerError
+from txmanager.core.ledger import Settlement, Taken, WriteAhead
+from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
+from txmanager.core.states import Status
+from txmanager.runtime.flights import Flight
+from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+
+
+class Sender:
+    def __init__(self, lane: OwnedLane, rng: random.Random) -> None:
+        self._lane = lane
+        self._rng = rng
+        self._unsent: dict[str, tuple[Flight, Attempt]] = {}
+        """Recorded attempts that no node took yet; the lowest nonce goes first."""
+        self._solo: Flight | None = None
+        self._pause_s = 0.0
+
+    def rebroadcast(self) -> None:
+        """After recovery: whatever may still land is sent again, in nonce order."""
+        for flight in self._lane.flights:
+            if not flight.held:
+                for attempt in flight.sendable:
+                    self._unsent[attempt.name] = (flight, attempt)
+
+    async def run(self) -> None:
+        lane = self._lane
+        while True:
+            lane.work.clear()
+            lane.check_lease()
+            if await self._turn():
+                self._pause_s = 0.0 if not self._unsent else self._pause_s
+                continue
+            try:
+                async with asyncio.timeout(self._pause_s if self._unsent else None):
+                    await lane.work.wait()
+            except TimeoutError:
+                pass
+
+    async def _turn(self) -> bool:
+        """One piece of work; False when there is nothing to do now."""
+        lane = self._lane
+        self._drop_resolved()
+        if self._unsent:
+            return await self._send_unsent()
+        if self._solo is not None:
+            return False
+        orders = [f for f in lane.flights if f.order is not None]
+        if orders:
+            return await self._carry_out(orders[0])
+        waiting = any(f.dead and not f.held for f in lane.flights)
+        room = lane.flights.room()
+        ready = lane.fresh and lane.taking and lane.state in WORKING and lane.lane.cursor is not None
+        if waiting or not ready or room == 0:
+            return False
+        return await self._take(room)
+
+    def _drop_resolved(self) -> None:
+        for name, (flight, attempt) in list(self._unsent.items()):
+            known = self._lane.flights.get(flight.record.id) is flight
+            if not known or flight.held or attempt not in flight.sendable or self._doomed(flight):
+                del self._unsent[name]
+        solo = self._solo
+        if solo is not None:
+            known = self._lane.flights.get(solo.record.id) is solo
+            refused = solo.reply is not None and not solo.reply.verdict.sent
+            if not known or solo.held or not solo.open or (refused and not self._unsent):
+                self._solo = None
+
+    def _doomed(self, flight: Flight) -> bool:
+        """Never acceptable, on a chain where gaps are harmless: let others pass, the first that lands kills it."""
+        doomed = flight.reply is not None and flight.reply.verdict is Verdict.PERMANENT
+        return doomed and not self._lane.chain.traits.gaps_block
+
+    # -- sending
+
+    async def _send_unsent(self) -> bool:
+        batch = sorted(self._unsent.values(), key=lambda pair: pair[1].nonce)
+        took = await self._broadcast(batch)
+        self._lane.context.metrics.rebroadcasts.labels(self._lane.id).inc(took)
+        return took == len(batch)
+
+    async def _broadcast(self, batch: Sequence[tuple[Flight, Attempt]]) -> int:
+        """Send in order; answers how many were taken. The rest stays unsent and stops everything higher."""
+        lane = self._lane
+        lane.check_lease()
+        now = lane.context.clock()
+        for flight, attempt in batch:
+            flight.sent_at = now
+            self._unsent[attempt.name] = (flight, attempt)
+        lane.flying.set()
+        with lane.context.metrics.broadcast_s.time():
+            try:
+                replies = await lane.chain.broadcast(lane.id, [attempt for _, attempt in batch])
+            except TxManagerError as error:
+                replies = [SendReply(Verdict.UNAVAILABLE, str(error))]
+        taken = 0
+        for (flight, attempt), reply in zip(batch, replies, strict=False):
+            flight.reply = reply
+            lane.context.metrics.sends.labels(lane.id, reply.verdict).inc()
+            if reply.verdict.sent:
+                taken += 1
+                self._unsent.pop(attempt.name, None)
+            else:
+                lane.log.warning("send not taken", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
+        if taken < len(batch):
+            self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
+        lane.context.point("after_broadcast")
+        return taken
+
+    async def _record(self, writes: Sequence[WriteAhead]) -> bool:
+        """Write ahead; False when the ledger refused, which leaves the nonces unused."""
+        lane = self._lane
+        try:
+            with lane.context.metrics.record_s.time():
+                lane.cursor = await lane.insist(
+                    lambda: lane.context.ledger.record_attempts(lane.fence, lane.cursor, writes)
+                )
+        except Refused as refusal:
+            lane.log.warning("write-ahead refused", entry=refusal.entry, why=refusal.why)
+            await lane.obey()
+            return False
+        except RolledBack as change:
+            lane.log.error("ledger history changed", stored=change.stored, found=change.found)
+            await lane.obey()
+            return False
+        return True
+
+    # -- first attempts
+
+    async def _take(self, room: int) -> bool:
+        lane = self._lane
+        lane.fresh = False  # a wake-up during the take sets it again
+        taken = await lane.insist(lambda: lane.context.ledger.take(lane.fence, room))
+        lane.fresh = lane.fresh or len(taken) == room
+        lane.context.point("after_take")
+        if not taken:
+            return False
+        lane.last_id = max(lane.last_id, taken[-1].stream_id, key=stream_order)
+        taken = await self._drop_expired(self._served(taken))
+        ready = await self._prepare(taken)
+        if not ready:
+            return True
+        with lane.context.metrics.sign_s.time():
+            attempts = await lane.insist(
+                lambda: lane.chain.sign(
+                    lane.id, [p for _, p in ready], lane.cursor, Purpose.FIRST, lane.context.clock()
+                )
+            )
+        lane.context.point("after_sign")
+        writes = [
+            WriteAhead(t.intent.id, t.life, t.stream_id, attempt)
+            for (t, _), attempt in zip(ready, attempts, strict=True)
+        ]
+        if not await self._record(writes):
+            return True
+        lane.signed_upto = writes[-1].stream_id
+        lane.context.point("after_write_ahead")
+        batch = []
+        for (entry, _), attempt in zip(ready, attempts, strict=True):
+            flight = Flight(_inflight(lane.id, entry, attempt))
+            lane.flights.add(flight)
+            batch.append((flight, attempt))
+        await self._broadcast(batch)
+        return True
+
+    def _served(self, taken: list[Taken]) -> list[Taken]:
+        """The prefix this release understands; never skip ahead of what it does not."""
+        served: list[Taken] = []
+        for entry in taken:
+            if not self._lane.chain.serves(entry.intent):
+                break
+            served.append(entry)
+        if not served:
+            raise Unserved(f"intent {taken[0].intent.id} of kind {taken[0].intent.kind} needs another release")
+        return served
+
+    async def _drop_expired(self, taken: list[Taken]) -> list[Taken]:
+        now = self._lane.context.clock()
+        late = [t for t in taken if t.intent.max_age_s is not None and now - t.at > t.intent.max_age_s * 1000]
+        error = failure("max_age", "not signed within max_age_s; nothing was spent", new_key_helps=True)
+        await self._fail_unsigned([(t, error) for t in late])
+        return [t for t in taken if t not in late]
+
+    async def _prepare(self, taken: list[Taken]) -> list[tuple[Taken, Prepared]]:
+        lane = self._lane
+        prepared = await self._check([t.intent for t in taken]) if taken else []
+        ready, failed = [], []
+        for entry, result in zip(taken, prepared, strict=True):
+            if isinstance(result, Impossible):
+                failed.append((entry, dict(result.error)))
+            else:
+                ready.append((entry, result))
+        await self._fail_unsigned(failed)
+        if failed:
+            lane.log.info("intents refused before signing", count=len(failed))
+        return ready
+
+    async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible]:
+        """Poison must not stop a lane: what breaks the adapter fails alone, before anything is signed."""
+        lane = self._lane
+        try:
+            return await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
+        except TxManagerError:
+            raise
+        except Exception as error:
+            if len(intents) > 1:
+                return [result for intent in intents for result in await self._check([intent])]
+            lane.log.exception("intent breaks the adapter", intent=str(intents[0].id))
+            message = f"the intent could not be processed ({type(error).__name__}); nothing was spent"
+            return [Impossible(failure("unprocessable", message, new_key_helps=False))]
+
+    async def _fail_unsigned(self, failed: Sequence[tuple[Taken, dict[str, Json]]]) -> None:
+        if not failed:
+            return
+        lane = self._lane
+        batch = [
+            Settlement(t.intent.id, t.life, t.stream_id, Outcome(Status.FAILED, error=error)) for t, error in failed
+        ]
+        answers = await lane.insist(lambda: lane.context.ledger.settle(lane.fence, batch))
+        for (entry, _), item, answer in zip(failed, batch, answers, strict=True):
+            if answer.word == "settled":
+                lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
+                record = _queued(lane.id, entry)
+                bare = replace(entry.intent, payload={})
+                lane.context.retire(
+                    replace(record, intent=bare, status=Status.FAILED, outcome=item.outcome, updated_at=answer.at)
+                )
+
+    # -- later attempts
+
+    async def _carry_out(self, flight: Flight) -> bool:
+        """Sign again, or sign a no-op: alone on the lane, written ahead, then nothing newer until it is seen."""
+        lane, order, record = self._lane, flight.order, flight.record
+        flight.order = None
+        if not lane.flights.clear_for(flight) or lane.state not in (*WORKING,):
+            return False
+        now = lane.context.clock()
+        if isinstance(order, Resign):
+            [prepared] = await self._check([record.intent])
+            if isinstance(prepared, Impossible):
+                await self._fail_dead(flight, order, dict(prepared.error))
+                return True
+            signed = await lane.insist(
+                lambda: lane.chain.sign(lane.id, [prepared], lane.cursor, Purpose.RESIGN, lane.context.clock())
+            )
+            attempt: Attempt | None = signed[0]
+        else:
+            attempt = await lane.insist(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
+        if attempt is None:
+            return False
+        deaths = dict(order.deaths) if isinstance(order, Resign) else {}
+        if isinstance(order, Kill):
+            why = flight.reply.message if flight.reply else "cancelled"
+            attempt = replace(attempt, terms={**attempt.terms, "why": why})
+        counted = isinstance(order, Resign) and order.counted
+        if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt, deaths, counted)]):
+            return True
+        known = tuple(a.with_proof(deaths[a.name]) if a.name in deaths else a for a in record.attempts)
+        status = Status.INFLIGHT if isinstance(order, Resign) else record.status
+        flight.record = replace(
+            record, attempts=(*known, attempt), status=status, resigns=record.resigns + counted, hold=None
+        )
+        if isinstance(order, Resign):
+            lane.context.metrics.resigns.labels(lane.id).inc()
+            lane.log.warning("signed again", intent=str(record.id), hash=attempt.hash, deaths=deaths)
+        flight.reply = None
+        self._solo = flight
+        await self._broadcast([(flight, attempt)])
+        return True
+
+    async def _fail_dead(self, flight: Flight, order: Resign, error: dict[str, Json]) -> None:
+        """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
+        lane, record = self._lane, flight.record
+        item = Settlement(record.id, record.life, record.stream_id, Outcome(Status.FAILED, error=error), order.deaths)
+        await lane.insist(lambda: lane.context.ledger.settle(lane.fence, [item]))
+        lane.flights.remove(record.id)
+        lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
+
+
+def _queued(lane: str, entry: Taken) -> Record:
+    return Record(
+        intent=entry.intent,
+        lane=lane,
+        life=entry.life,
+        status=Status.QUEUED,
+        stream_id=entry.stream_id,
+        created_at=entry.at,
+        updated_at=entry.at,
+    )
+
+
+def _inflight(lane: str, entry: Taken, attempt: Attempt) -> Record:
+    return replace(_queued(lane, entry), status=Status.INFLIGHT, attempts=(attempt,))

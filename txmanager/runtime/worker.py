@@ -1,0 +1,276 @@
+"""A worker process: lives in the member set, owns the lanes that are its share, renews, hands back.
+
+Renewal runs on its own, however long the lanes' work takes. A lane whose renewal is late stops itself before the
+lease can run out; the fence makes even a wrong clock harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from txmanager.core.chain import Chain
+from txmanager.core.decide import Policy
+from txmanager.core.errors import Fenced, LaneClosed, TxManagerError
+from txmanager.core.ledger import Lease, Ledger, Member
+from txmanager.core.models import LaneSpec
+from txmanager.core.router import Router
+from txmanager.runtime.lane import Context, Footing, LeaseLapsed, OwnedLane, Unserved
+from txmanager.runtime.metrics import Metrics
+from txmanager.runtime.retirer import Retirer
+from txmanager.runtime.sender import Sender
+from txmanager.runtime.tracker import Tracker
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A lane this worker is able to serve: what it publishes, the chain it speaks, how patient it is."""
+
+    spec: LaneSpec
+    chain: Chain
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    lease_ms: int = 10_000
+    margin_ms: int = 2_000
+    """How long before the end of its lease a lane stops itself."""
+    poll_s: float = 0.25
+    """The longest pause between two look-ups of what is in flight."""
+    grace_s: float = 20.0
+    """How long a stop waits for what is in flight."""
+
+    @property
+    def tick_s(self) -> float:
+        return self.lease_ms / 3000
+
+
+@dataclass(slots=True)
+class _Held:
+    lane: OwnedLane
+    task: asyncio.Task[None]
+
+
+class Worker:
+    def __init__(
+        self,
+        ledger: Ledger,
+        services: Mapping[str, Service],
+        *,
+        name: str | None = None,
+        timing: Timing | None = None,
+        metrics: Metrics | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        rng: random.Random | None = None,
+        new_token: Callable[[], str] = lambda: secrets.token_hex(16),
+        point: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.name = name or f"worker-{secrets.token_hex(4)}"
+        self.metrics = metrics or Metrics()
+        self._ledger = ledger
+        self._services = dict(services)
+        self._timing = timing or Timing()
+        self._rng = rng or random.Random()
+        self._new_token = new_token
+        self._retirer = Retirer(ledger, self.metrics)
+        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point)
+        self._held: dict[str, _Held] = {}
+        self._remembered: dict[str, Footing] = {}
+        self._not_before: dict[str, float] = {}
+        """When a lane that another owner holds, or that this worker gave up, is worth another try."""
+        self._stopping = asyncio.Event()
+        self._log = structlog.get_logger("worker").bind(worker=self.name)
+
+    @property
+    def owned(self) -> list[str]:
+        return sorted(self._held)
+
+    def stop(self) -> None:
+        """Ask for a graceful end: take nothing more, settle what is in flight, hand the lanes back."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        await self._register()
+        helpers = [asyncio.create_task(self._listen()), asyncio.create_task(self._retirer.run())]
+        try:
+            while not self._stopping.is_set():
+                await self._tick()
+                await self._nap(self._timing.tick_s)
+            await self._drain()
+        finally:
+            for task in (*helpers, *(held.task for held in self._held.values())):
+                task.cancel()
+            await asyncio.gather(*helpers, *(h.task for h in self._held.values()), return_exceptions=True)
+
+    async def _nap(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds * self._rng.uniform(0.9, 1.0)):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    async def _register(self) -> None:
+        """Publish the lanes this worker can serve; a closed one is not served any more."""
+        for lane, service in list(self._services.items()):
+            try:
+                await self._ledger.register(service.spec)
+            except LaneClosed:
+                self._log.warning("lane is closed and not served", lane=lane)
+                del self._services[lane]
+
+    # -- the tick: live, renew, take, hand back
+
+    async def _tick(self) -> None:
+        try:
+            await self._renew()
+            member = Member(self.name, frozenset(self._services))
+            await self._ledger.heartbeat(member, self._timing.lease_ms)
+            await self._rebalance(await self._ledger.members())
+        except TxManagerError as error:
+            self._log.warning("tick failed", error=str(error))
+        self.metrics.lanes_owned.set(len(self._held))
+
+    async def _renew(self) -> None:
+        held = list(self._held.values())
+        if not held:
+            return
+        valid_until = self._deadline()
+        answers = await self._ledger.renew([h.lane.fence for h in held], self._timing.lease_ms)
+        for one, answer in zip(held, answers, strict=True):
+            if answer.word == "fenced":
+                self._log.warning("lane lost", lane=one.lane.id, owner=answer.owner, epoch=answer.epoch)
+                self._let_go(one.lane.id)
+            else:
+                one.lane.renewed(answer, valid_until)
+                self.metrics.depth.labels(one.lane.id).set(answer.depth)
+
+    def _deadline(self) -> float:
+        """Counted from before the request leaves: a slow reply must not lengthen the lease."""
+        timing = self._timing
+        return asyncio.get_running_loop().time() + (timing.lease_ms - timing.margin_ms) / 1000
+
+    async def _rebalance(self, members: list[Member]) -> None:
+        wanted = {lane for lane in self._services if self._wanted_owner(lane, members) == self.name}
+        for lane in [lane for lane in self._held if lane not in wanted]:
+            self._log.info("lane handed over", lane=lane)
+            await self._give_back(lane)
+        now = asyncio.get_running_loop().time()
+        free = [lane for lane in wanted if lane not in self._held and self._not_before.get(lane, 0.0) <= now]
+        await asyncio.gather(*(self._acquire(lane) for lane in sorted(free)))
+
+    @staticmethod
+    def _wanted_owner(lane: str, members: list[Member]) -> str | None:
+        return Router((m.name, 1) for m in members if lane in m.lanes).choose(lane)
+
+    async def _acquire(self, lane: str) -> None:
+        valid_until, loop = self._deadline(), asyncio.get_running_loop()
+        answer = await self._ledger.lease(lane, self.name, self._new_token(), self._timing.lease_ms)
+        if answer.word == "leased":
+            self._start(lane, answer, valid_until)
+        elif answer.word == "held":
+            self._not_before[lane] = loop.time() + answer.left_ms / 1000
+            self.metrics.leases.labels(lane, "contended").inc()
+        else:
+            self._not_before[lane] = loop.time() + self._timing.lease_ms / 1000
+            self._log.warning("lane cannot be leased", lane=lane, why=answer.word)
+
+    def _start(self, lane: str, answer: Lease, valid_until: float) -> None:
+        assert answer.fence is not None
+        assert answer.lane is not None
+        service = self._services[lane]
+        owned = OwnedLane(self._context, service.chain, answer.fence, service.policy, answer.lane, valid_until)
+        task = asyncio.create_task(self._serve(owned, self._remembered.pop(lane, None)))
+        self._held[lane] = _Held(owned, task)
+        self.metrics.leases.labels(lane, "won").inc()
+
+    # -- one lane
+
+    async def _serve(self, lane: OwnedLane, remembered: Footing | None) -> None:
+        """Work a lane until it is lost, given back or broken; whatever happens, others go on."""
+        retry_in_s = 0.0
+        try:
+            await lane.recover(remembered)
+            tracker, sender = Tracker(lane, self._timing.poll_s), Sender(lane, self._rng)
+            await lane.insist(tracker.look)
+            sender.rebroadcast()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(sender.run())
+                group.create_task(tracker.run())
+        except* (Fenced, LeaseLapsed) as lost:
+            self.metrics.fenced.labels(lane.id).inc()
+            lane.log.warning("lane stopped", why=str(lost.exceptions[0]))
+        except* Unserved as newer:
+            lane.log.warning("lane released to a newer worker", why=str(newer.exceptions[0]))
+            retry_in_s = 10 * self._timing.lease_ms / 1000
+        except* Exception:
+            lane.log.exception("lane broke; it is released and tried again")
+            retry_in_s = self._timing.lease_ms / 1000
+        if self._held.get(lane.id) is not None and self._held[lane.id].lane is lane:
+            self._not_before[lane.id] = asyncio.get_running_loop().time() + retry_in_s
+            await self._release(lane)
+
+    async def _release(self, lane: OwnedLane) -> None:
+        self._held.pop(lane.id, None)
+        self._remembered[lane.id] = lane.footing
+        try:
+            await self._ledger.release(lane.fence)
+        except TxManagerError as error:
+            lane.log.warning("lease left to run out", error=str(error))
+
+    def _let_go(self, lane: str) -> None:
+        held = self._held.pop(lane)
+        held.task.cancel()
+        self.metrics.leases.labels(lane, "lost").inc()
+
+    async def _give_back(self, lane: str) -> None:
+        held = self._held.pop(lane)
+        held.task.cancel()
+        await asyncio.gather(held.task, return_exceptions=True)
+        await self._release(held.lane)
+        self.metrics.leases.labels(lane, "released").inc()
+
+    # -- waking and stopping
+
+    async def _listen(self) -> None:
+        """Pass wake-ups on; a lost one costs at most one tick."""
+        while True:
+            lanes = list(self._held)
+            if not lanes:
+                await asyncio.sleep(self._timing.tick_s / 4)
+                continue
+            try:
+                for lane in await self._ledger.wait_wake(lanes, self._timing.tick_s):
+                    if lane in self._held:
+                        self._held[lane].lane.wake()
+            except TxManagerError as error:
+                self._log.warning("cannot listen", error=str(error))
+                await asyncio.sleep(self._timing.tick_s / 4)
+
+    async def _drain(self) -> None:
+        """Settle what is in flight, renewing meanwhile; then hand everything back at once."""
+        for held in self._held.values():
+            held.lane.taking = False
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._timing.grace_s
+        next_tick = loop.time()
+        while any(len(h.lane.flights) for h in self._held.values()) and loop.time() < until:
+            if loop.time() >= next_tick:
+                next_tick = loop.time() + self._timing.tick_s
+                try:
+                    await self._renew()
+                except TxManagerError as error:
+                    self._log.warning("renewal failed", error=str(error))
+            await asyncio.sleep(0.02)
+        await asyncio.gather(*(self._give_back(lane) for lane in list(self._held)), return_exceptions=True)
+        await self._retirer.flush()
+        try:
+            await self._ledger.leave(self.name)
+        except TxManagerError as error:
+            self._log.warning("membership left to run out", error=str(error))
