@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txmanager.core.ledger import Claim, Claimed
 from txmanager.core.models import IntentId, Record
@@ -17,6 +17,12 @@ class Home:
     record: Record | None = None
     alias_of: IntentId | None = None
     expires: int | None = None
+
+
+def _kept(record: Record) -> Record:
+    """Everything a retry is answered with: neither payload nor raw bytes."""
+    bare = tuple(replace(a, raw=b"") for a in record.attempts)
+    return replace(record, intent=replace(record.intent, payload={}), attempts=bare)
 
 
 class Homes:
@@ -39,11 +45,11 @@ class Homes:
             return Claimed("claimed", lane=claim.lane, life=claim.life, born=now)
         if home.fingerprint != claim.fingerprint:
             return Claimed("conflict")
-        if home.alias_of is not None:
-            return Claimed("alias", alias_of=home.alias_of)
         if home.record is not None:
             return Claimed("final", lane=home.lane, life=home.life, born=home.born, record=home.record)
         home.born = now
+        if home.alias_of is not None:
+            return Claimed("alias", alias_of=home.alias_of)
         return Claimed("renewed", lane=home.lane, life=home.life, born=now)
 
     def move(self, id: IntentId, life: str, old_lane: str, new_lane: str, now: int) -> Claimed:
@@ -74,7 +80,13 @@ class Homes:
             return False
         if home is None or home.record is None:
             self._homes[record.id] = Home(
-                record.intent.fingerprint, record.lane, record.life, record.created_at, record, None, now + retention_ms
+                record.intent.fingerprint,
+                record.lane,
+                record.life,
+                record.created_at,
+                _kept(record),
+                None,
+                now + retention_ms,
             )
         return True
 

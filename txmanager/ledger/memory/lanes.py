@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 
-from txmanager.core.errors import Fenced, NotAllowed, NotFound, Refused, RolledBack
+from txmanager.core.errors import Fenced, NotAllowed, Refused, RolledBack
 from txmanager.core.ledger import (
     APPEND_WITHIN_MS,
     SCHEMA,
@@ -57,6 +57,8 @@ class LaneStore:
     evidence: Mapping[str, Json] = field(default_factory=dict)
     owner: str = ""
     token: str = ""
+    left: str = ""
+    """The token that released the lane last: a repeated release is told from one that came too late."""
     epoch: int = 0
     lease_until: int = 0
     cursor: int | None = None
@@ -143,26 +145,25 @@ class LaneStore:
         self._event(id, Status.QUEUED, now)
         return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), _order(self.last_id)[0])
 
-    def cancel(self, id: IntentId, now: int) -> Record:
-        record = self._record(id)
+    def cancel(self, id: IntentId, life: str, now: int) -> bool:
+        """Whether it was there to be cancelled; a final or retired one is not."""
+        record = self._record(id, life)
+        if record is None or record.status.final:
+            return False
         if record.status is Status.QUEUED:
-            return self._finish(record, Outcome(Status.CANCELLED), now)
-        if record.status.final:
-            if record.status is Status.CANCELLED:
-                return record
-            raise NotAllowed(f"intent {id.key!r} is {record.status} already; its result stands")
-        if not record.cancel_requested:
+            self._finish(record, Outcome(Status.CANCELLED), now)
+        elif not record.cancel_requested:
             self.asks += 1
-            record = self.records[id] = replace(record, cancel_requested=True, updated_at=now)
-        return record
+            self.records[id] = replace(record, cancel_requested=True, updated_at=now)
+        return True
 
-    def resolve(self, id: IntentId, directive: Mapping[str, Json], now: int) -> Record:
-        record = self._record(id)
-        if record.status is not Status.HELD:
-            raise NotAllowed(f"intent {id.key!r} is {record.status}, only a held one can be resolved")
-        self.asks += 1
-        record = self.records[id] = replace(record, directive=directive, updated_at=now)
-        return record
+    def resolve(self, id: IntentId, life: str, directive: Mapping[str, Json], now: int) -> bool:
+        record = self._record(id, life)
+        if record is None or record.status is not Status.HELD:
+            return False
+        self.asks += record.directive != directive
+        self.records[id] = replace(record, directive=directive, updated_at=now)
+        return True
 
     # -- owners
 
@@ -190,7 +191,8 @@ class LaneStore:
 
     def release(self, fence: Fence) -> bool:
         if (self.epoch, self.token) != (fence.epoch, fence.token):
-            return False
+            return (self.epoch, self.left) == (fence.epoch, fence.token)
+        self.left = self.token
         self.token, self.owner, self.lease_until = "", "", 0
         return True
 
@@ -231,13 +233,16 @@ class LaneStore:
             raise RolledBack(self.spec.id, self.replication_id, found)
         self._check_state(batch)
         if self.cursor is None or self.cursor != cursor:
-            raise Refused("cursor", f"stands at {self.cursor}, not at {cursor}")
+            at = "nothing" if self.cursor is None else self.cursor
+            raise Refused("cursor", f"stands at {at}, not at {cursor}")
         top = cursor
         firsts = [w for w in batch if w.attempt.purpose is Purpose.FIRST]
-        if self._after_signed(len(firsts)) != [w.stream_id for w in firsts]:
-            raise Refused(str(firsts[0].id), "not the oldest queued entries")
+        for write, oldest in zip_longest(firsts, self._after_signed(len(firsts))):
+            if write.stream_id != oldest:
+                raise Refused(str(write.id), "not the oldest queued entries")
+        seen: set[IntentId] = set()
         for write in batch:
-            top = self._check_attempt(write, top)
+            top = self._check_attempt(write, top, seen)
         for write in batch:
             self._write_attempt(write, now)
         self.cursor = top
@@ -310,8 +315,8 @@ class LaneStore:
                 raise NotAllowed(f"lane {self.spec.id} is {self.state}; it cannot become {state}")
             if state is LaneState.CLOSED and self.records:
                 raise NotAllowed(f"lane {self.spec.id} still holds {len(self.records)} records; drain it first")
+        self.asks += (self.state, self.reason, self.evidence) != (state, reason, evidence)
         self.state, self.reason, self.evidence = state, reason, evidence
-        self.asks += 1
 
     # -- inside
 
@@ -337,26 +342,30 @@ class LaneStore:
         if self.state is LaneState.PAUSED and any(w.attempt.purpose is Purpose.FIRST for w in batch):
             raise Refused(self.spec.id, "the lane is paused")
 
-    def _check_attempt(self, write: WriteAhead, top: int) -> int:
+    def _check_attempt(self, write: WriteAhead, top: int, seen: set[IntentId]) -> int:
         """Check one attempt by its purpose; answers the cursor after it."""
         record = self.records.get(write.id)
         if record is None or record.life != write.life:
             raise Refused(str(write.id), "no such record")
+        if write.id in seen:
+            raise Refused(str(write.id), "is in the batch twice")
+        seen.add(write.id)
         nonce, purpose = write.attempt.nonce, write.attempt.purpose
         if purpose is Purpose.FIRST:
             if record.status is not Status.QUEUED:
                 raise Refused(str(write.id), f"is {record.status}, not queued")
-        elif record.status not in (Status.INFLIGHT, Status.HELD):
+        elif record.status is not Status.INFLIGHT and (record.status is not Status.HELD or purpose is Purpose.REPLACE):
             raise Refused(str(write.id), f"is {record.status}, not inflight")
         if purpose is Purpose.RESIGN and any(a.name not in write.deaths for a in record.live):
             raise Refused(str(write.id), "has an attempt that is not proven dead")
         shares = any(a.nonce == nonce for a in record.attempts)
-        if purpose is Purpose.REPLACE and not shares:
-            raise Refused(str(write.id), f"has no attempt at nonce {nonce} to replace")
+        rivals = [a for a in record.live if a.nonce == nonce and a.name not in write.deaths]
+        if purpose is Purpose.REPLACE and not rivals:
+            raise Refused(str(write.id), f"has no live attempt at nonce {nonce} to replace")
         if purpose in (Purpose.REPLACE, Purpose.NOOP) and shares:
             return top
         if nonce < top:
-            raise Refused(str(write.id), f"nonce {nonce} is below the cursor {top}")
+            raise Refused(str(write.id), f"nonce {nonce} is below the cursor")
         return nonce + 1
 
     def _write_attempt(self, write: WriteAhead, now: int) -> None:
@@ -366,7 +375,7 @@ class LaneStore:
         self.records[write.id] = replace(
             record,
             status=record.status if noop else Status.INFLIGHT,
-            attempts=(*known, write.attempt),
+            attempts=tuple(sorted((*known, write.attempt), key=lambda a: (a.nonce, a.signed_at, a.hash))),
             hold=record.hold if noop else None,
             resigns=record.resigns + write.counted,
             updated_at=now,
@@ -380,7 +389,9 @@ class LaneStore:
         """`done` names the attempt that landed; any other end needs that too, or every effect proven dead."""
         outcome = item.outcome
         if outcome.tx_hash is not None:
-            return any(a.name == f"{outcome.nonce}:{outcome.tx_hash}" for a in record.effects)
+            return outcome.status is not Status.CANCELLED and any(
+                a.name == f"{outcome.nonce}:{outcome.tx_hash}" for a in record.effects
+            )
         if outcome.status is Status.DONE:
             return False
         return all(a.dead or a.name in item.deaths for a in record.effects)
@@ -396,11 +407,9 @@ class LaneStore:
         self._event(record.id, outcome.status, now, tx_hash=outcome.tx_hash, error=error)
         return final
 
-    def _record(self, id: IntentId) -> Record:
+    def _record(self, id: IntentId, life: str) -> Record | None:
         record = self.records.get(id)
-        if record is None:
-            raise NotFound(f"no intent {id.key!r} in lane {self.spec.id}")
-        return record
+        return record if record is not None and record.life == life else None
 
     def _event(
         self, id: IntentId, status: Status, now: int, tx_hash: str | None = None, error: str | None = None

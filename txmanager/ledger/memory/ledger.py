@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from txmanager.core.errors import LaneClosed, NotFound
+from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import (
     SWEEP_AFTER_MS,
     Appended,
@@ -28,7 +28,7 @@ from txmanager.core.ledger import (
     WriteAhead,
 )
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
-from txmanager.core.states import LaneState
+from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
 
@@ -37,6 +37,8 @@ Hop = Callable[[str, str], Awaitable[None]]
 """`hop(operation, "request" | "reply")`, awaited on the way to and from the store."""
 
 DAY_MS = 24 * 3600 * 1000
+_ALIASES = 8
+"""An alias names a key that is no alias; a longer chain is two callers' keys that name each other."""
 
 
 async def _yield(_operation: str, _side: str) -> None:
@@ -76,6 +78,13 @@ class MemoryLedger:
             raise NotFound(f"no lane {lane}")
         return store
 
+    def _fenced(self, fence: Fence) -> LaneStore:
+        """A lane that is not there has another owner: nobody."""
+        store = self.stores.get(fence.lane)
+        if store is None:
+            raise Fenced(fence.lane, "", 0)
+        return store
+
     # -- producers
 
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
@@ -99,13 +108,15 @@ class MemoryLedger:
         return await self._step("alias", lambda now: self.homes.alias(id, fingerprint, target, now))
 
     async def read(self, id: IntentId) -> Record | None:
-        seen = ""
+        seen, aliases = "", 0
         while True:
             home = await self._step("read", lambda now, id=id: self.homes.get(id, now))  # type: ignore[misc]
             if home is None:
                 return None
             if home.alias_of is not None:
-                id = home.alias_of
+                id, aliases = home.alias_of, aliases + 1
+                if aliases > _ALIASES:
+                    return None
                 continue
             if home.record is not None:
                 return home.record
@@ -122,26 +133,39 @@ class MemoryLedger:
         return store.records.get(id) if store else None
 
     async def cancel(self, id: IntentId) -> Record:
-        record = await self._open(id)
-        return await self._step(
-            "cancel", lambda now: self._asked(record, self._store(record.lane).cancel(record.id, now))
-        )
+        while not (record := await self._found(id)).status.final:
+            before = record
+
+            def step(now: int, before: Record = before) -> bool:
+                store = self._store(before.lane)
+                asked = store.cancel(before.id, before.life, now)
+                self._wake(before.lane, before.id if asked and store.records[before.id].status.final else None)
+                return asked
+
+            if await self._step("cancel", step):
+                return await self._found(id)
+        if record.status is not Status.CANCELLED:
+            raise NotAllowed(f"intent {record.id.key!r} is {record.status} already; its result stands")
+        return record
 
     async def resolve(self, id: IntentId, directive: Mapping[str, Json]) -> Record:
-        record = await self._open(id)
-        return await self._step(
-            "resolve", lambda now: self._asked(record, self._store(record.lane).resolve(record.id, directive, now))
-        )
+        record = await self._found(id)
 
-    async def _open(self, id: IntentId) -> Record:
+        def step(now: int) -> bool:
+            self._wake(record.lane)
+            return self._store(record.lane).resolve(record.id, record.life, directive, now)
+
+        asked = await self._step("resolve", step)
+        record = await self._found(id)
+        if not asked:
+            raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
+        return record
+
+    async def _found(self, id: IntentId) -> Record:
         record = await self.read(id)
         if record is None:
             raise NotFound(f"no intent {id.key!r} in pool {id.pool!r}")
         return record
-
-    def _asked(self, record: Record, after: Record) -> Record:
-        self._wake(record.lane, after.id if after.status.final else None)
-        return after
 
     # -- owners
 
@@ -156,34 +180,42 @@ class MemoryLedger:
 
     async def renew(self, fences: Sequence[Fence], lease_ms: int) -> list[Renewed]:
         def step(now: int) -> list[Renewed]:
-            return [self._store(f.lane).renew(f, lease_ms, now, self.replication_id) for f in fences]
+            stores = [self.stores.get(f.lane) for f in fences]
+            return [
+                s.renew(f, lease_ms, now, self.replication_id) if s else Renewed("fenced")
+                for f, s in zip(fences, stores, strict=True)
+            ]
 
         return await self._step("renew", step)
 
     async def release(self, fence: Fence) -> bool:
-        return await self._step("release", lambda _: self._store(fence.lane).release(fence))
+        def step(_: int) -> bool:
+            store = self.stores.get(fence.lane)
+            return store is not None and store.release(fence)
+
+        return await self._step("release", step)
 
     async def baseline(self, fence: Fence, cursor: int, *, operator: bool = False) -> int:
-        return await self._step("baseline", lambda _: self._store(fence.lane).set_baseline(fence, cursor, operator))
+        return await self._step("baseline", lambda _: self._fenced(fence).set_baseline(fence, cursor, operator))
 
     async def vouch(self, fence: Fence, stored: str, found: str) -> bool:
-        return await self._step("vouch", lambda _: self._store(fence.lane).vouch(fence, stored, found))
+        return await self._step("vouch", lambda _: self._fenced(fence).vouch(fence, stored, found))
 
     async def take(self, fence: Fence, count: int) -> list[Taken]:
-        return await self._step("take", lambda _: self._store(fence.lane).take(fence, count))
+        return await self._step("take", lambda _: self._fenced(fence).take(fence, count))
 
     async def unfinished(self, fence: Fence) -> list[Record]:
-        return await self._step("unfinished", lambda _: self._store(fence.lane).unfinished(fence))
+        return await self._step("unfinished", lambda _: self._fenced(fence).unfinished(fence))
 
     async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
         return await self._step(
             "record_attempts",
-            lambda now: self._store(fence.lane).record_attempts(fence, cursor, batch, now, self.replication_id),
+            lambda now: self._fenced(fence).record_attempts(fence, cursor, batch, now, self.replication_id),
         )
 
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         def step(now: int) -> list[Settled]:
-            answers = self._store(fence.lane).settle(fence, batch, landed, now)
+            answers = self._fenced(fence).settle(fence, batch, landed, now)
             for item in batch:
                 self._wake(fence.lane, item.id)
             return answers
@@ -192,19 +224,26 @@ class MemoryLedger:
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         held = {"reason": reason, "evidence": evidence}
-        return await self._step("hold", lambda now: self._store(fence.lane).hold(fence, id, life, held, now))
+        return await self._step("hold", lambda now: self._fenced(fence).hold(fence, id, life, held, now))
 
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
-        return await self._step("answer", lambda _: self._store(fence.lane).answer(fence, id, life))
+        return await self._step("answer", lambda _: self._fenced(fence).answer(fence, id, life))
 
     # -- final records
 
     async def unretired(self, lane: str, count: int) -> list[Record]:
-        return await self._step("unretired", lambda _: self._store(lane).unretired(count))
+        return await self._step(
+            "unretired", lambda _: self.stores[lane].unretired(count) if lane in self.stores else []
+        )
 
     async def retire(self, records: Sequence[Record]) -> int:
+        for record in records:
+            if not record.status.final:
+                raise NotAllowed(f"intent {record.id.key!r} is {record.status}; only a final record can be retired")
         await self._step("retire_home", lambda now: [self.homes.retire(r, self._retention_ms, now) for r in records])
-        return await self._step("retire_lane", lambda now: sum(self._store(r.lane).bury(r, now) for r in records))
+        return await self._step(
+            "retire_lane", lambda now: sum(self.stores[r.lane].bury(r, now) for r in records if r.lane in self.stores)
+        )
 
     async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
         stale = await self._step("sweep", lambda now: self.homes.stale(home, now - older_than_ms, now))
@@ -298,7 +337,8 @@ class MemoryLedger:
             def order(event_id: str) -> tuple[int, ...]:
                 return tuple(map(int, event_id.split("-")))
 
-            return [e for e in self._store(lane).events if order(e.id) > order(after)][:count]
+            events = self.stores[lane].events if lane in self.stores else []
+            return [e for e in events if order(e.id) > order(after)][:count]
 
         return await self._step("events", step)
 

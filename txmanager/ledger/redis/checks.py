@@ -24,35 +24,40 @@ def _info(text: bytes) -> dict[str, str]:
     return {name: value for name, _, value in lines}
 
 
-async def inspect_link(link: Link, durability: Durability) -> list[Finding]:
+async def inspect_link(link: Link, durability: Durability, replicas: int = 1) -> list[Finding]:
     findings = []
     commands: list[tuple[str | bytes | int, ...]] = [
         ("INFO",),
         ("CONFIG", "GET", "appendfsync"),
-        ("CONFIG", "GET", "appendonly"),
+        ("CONFIG", "GET", "no-appendfsync-on-rewrite"),
     ]
     for replies in await link.everywhere(commands):
-        for reply in replies[:1]:
-            if isinstance(reply, ReplyError):
-                raise Misconfigured(f"Redis refuses us: {reply}. Check the user and password in ledger.url.")
-        findings += _judge(_info(replies[0]), replies[1:], durability, isinstance(link, SingleLink))
+        if isinstance(replies[0], ReplyError):
+            raise Misconfigured(f"Redis refuses us: {replies[0]}. Check the user and password in ledger.url.")
+        info = _info(replies[0])
+        findings += _judge(info)
+        findings.append(_durability(durability, replicas, replies[1:], info, isinstance(link, SingleLink)))
     return findings
 
 
-def _judge(info: dict[str, str], config: list[Any], durability: Durability, single: bool) -> list[Finding]:
+def _judge(info: dict[str, str]) -> list[Finding]:
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = info.get("valkey_version") or info.get("redis_version", "0")
     findings = [Finding("ok", f"{name} {version}")]
     if tuple(map(int, info.get("redis_version", "0.0").split(".")[:2])) < (6, 2):
         findings = [Finding("fail", f"{name} {version} is too old", "use Redis 6.2 or later, or Valkey")]
+    if info.get("role") == "slave":
+        findings.append(
+            Finding(
+                "fail", "the server is a replica and takes no writes", "let ledger.url name the primary or Sentinel"
+            )
+        )
     findings.append(_eviction(info.get("maxmemory_policy", "noeviction")))
-    persisted = info.get("aof_enabled") == "1"
     findings.append(
         Finding("ok", "append-only file is on")
-        if persisted
+        if info.get("aof_enabled") == "1"
         else Finding("warn", "persistence is off: a restart forgets every intent", "set appendonly yes")
     )
-    findings.append(_durability(durability, persisted, config, info, single))
     return findings
 
 
@@ -67,7 +72,7 @@ def _eviction(policy: str) -> Finding:
 
 
 def _durability(
-    durability: Durability, persisted: bool, config: list[Any], info: dict[str, str], single: bool
+    durability: Durability, replicas: int, config: list[Any], info: dict[str, str], single: bool
 ) -> Finding:
     if durability == "none":
         return Finding(
@@ -76,31 +81,54 @@ def _durability(
             'set ledger.durability to "fsync" or "replicas"',
         )
     if durability == "replicas":
-        count = int(info.get("connected_slaves", "0"))
-        if count == 0:
-            return Finding("fail", "durability replicas, but no replica is connected", "attach a replica")
-        return Finding("ok", f"durability replicas, {count} connected")
+        return _replicated(replicas, int(info.get("connected_slaves", "0")))
     if not single:
         return Finding(
             "fail",
             "durability fsync does not survive a failover",
             'set ledger.durability to "replicas" with Sentinel and Cluster',
         )
-    fsync = config[0][1].decode() if isinstance(config[0], list) and config[0] else "unknown"
-    if persisted and fsync == "always":
-        return Finding("ok", "durability fsync (appendfsync always)")
-    shown = fsync if persisted else "off"
-    return Finding(
-        "fail",
-        f"durability fsync needs appendonly yes and appendfsync always; appendfsync is {shown}",
-        'set appendonly yes and appendfsync always, or choose ledger.durability = "none" and its risk',
-    )
+    fsync, paused = (c[1].decode() if isinstance(c, list) and len(c) > 1 else "unknown" for c in config)
+    persisted = info.get("aof_enabled") == "1"
+    if not persisted or fsync != "always":
+        shown = fsync if persisted else "off"
+        return Finding(
+            "fail",
+            f"durability fsync needs appendonly yes and appendfsync always; appendfsync is {shown}",
+            'set appendonly yes and appendfsync always, or choose ledger.durability = "none" and its risk',
+        )
+    if paused == "yes":
+        return Finding(
+            "fail",
+            "no-appendfsync-on-rewrite is yes: while the file is rewritten nothing is synced",
+            "set no-appendfsync-on-rewrite no",
+        )
+    return Finding("ok", "durability fsync (appendfsync always)")
 
 
-async def check_server(link: Link, durability: Durability) -> list[str]:
+def _replicated(wanted: int, connected: int) -> Finding:
+    if connected == 0:
+        return Finding("fail", "durability replicas, but no replica is connected", "attach a replica")
+    if connected < wanted:
+        return Finding(
+            "fail",
+            f"durability replicas waits for {wanted} replicas, but {connected} is connected",
+            "attach the missing replicas, or lower ledger.replicas",
+        )
+    if connected > wanted:
+        return Finding(
+            "warn",
+            f"durability replicas waits for {wanted} of {connected} replicas: "
+            "a failover to another one loses acknowledged intents",
+            f"set ledger.replicas to {connected}",
+        )
+    return Finding("ok", f"durability replicas, {connected} connected")
+
+
+async def check_server(link: Link, durability: Durability, replicas: int = 1) -> list[str]:
     """Raise on the first thing that breaks a promise; answer what is merely unwise."""
     warnings = []
-    for finding in await inspect_link(link, durability):
+    for finding in await inspect_link(link, durability, replicas):
         if finding.level == "fail":
             raise Misconfigured(f"{finding.what}. Fix: {finding.fix}.")
         if finding.level == "warn":
@@ -108,11 +136,13 @@ async def check_server(link: Link, durability: Durability) -> list[str]:
     return warnings
 
 
-async def inspect(url: str, durability: Durability = "fsync", timeout_s: float = 2.0) -> list[Finding]:
+async def inspect(
+    url: str, durability: Durability = "fsync", timeout_s: float = 2.0, replicas: int = 1
+) -> list[Finding]:
     """For `doctor`: every finding, a server that is away included."""
     link = connect(url, Dial(timeout_s))
     try:
-        return await inspect_link(link, durability)
+        return await inspect_link(link, durability, replicas)
     except TxManagerError as error:
         return [Finding("fail", str(error), "check ledger.url and that the server runs")]
     finally:

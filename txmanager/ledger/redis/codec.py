@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from txmanager.core.errors import InvalidInput
 from txmanager.core.models import (
     Attempt,
     Event,
@@ -31,8 +32,13 @@ def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def dumps(value: Json) -> bytes:
-    return orjson.dumps(value)
+def dumps(value: Json, field: str = "payload") -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError as error:
+        raise InvalidInput(
+            field, f"cannot be stored as JSON ({error}); write whole numbers beyond 64 bits as strings"
+        ) from None
 
 
 def loads(text: bytes) -> Json:
@@ -57,7 +63,7 @@ def more(intent: Intent) -> bytes:
         extra["partition_key"] = intent.partition_key
     if intent.version != 1:
         extra["version"] = intent.version
-    return dumps(extra) if extra else b""
+    return dumps(extra, "metadata") if extra else b""
 
 
 def intent(id: IntentId, fields: Fields, payload: bytes | None) -> Intent:
@@ -162,8 +168,8 @@ def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None
 
 
 def _in_order(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-    """As they were recorded: a later one has a later nonce, or the same nonce and a later signature."""
-    return tuple(sorted(attempts, key=lambda a: (a.signed_at, a.nonce)))
+    """By nonce, those of one nonce by the time of their signature: two workers' clocks never mix up two nonces."""
+    return tuple(sorted(attempts, key=lambda a: (a.nonce, a.signed_at, a.hash)))
 
 
 def pack_final(record: Record) -> bytes:
@@ -178,6 +184,7 @@ def pack_final(record: Record) -> bytes:
             "up": record.updated_at,
             "sid": record.stream_id,
             "outcome": loads(pack_outcome(record.outcome)),
+            "hold": record.hold,
             "cancel": record.cancel_requested,
             "resigns": record.resigns,
             "attempts": [[str(a.nonce), a.hash, a.purpose, _attempt_json(a), a.proof] for a in record.attempts],
@@ -199,6 +206,7 @@ def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: byt
         updated_at=body["up"],
         attempts=tuple(_build_attempt(int(n), h, p, b"", b, proof) for n, h, p, b, proof in body["attempts"]),
         outcome=outcome,
+        hold=body["hold"],
         cancel_requested=body["cancel"],
         resigns=body["resigns"],
     )
@@ -243,6 +251,10 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         found_replication_id=text(snapshot[5]),
         asks=int(fields[b"asks"]),
     )
+
+
+def revision(snapshot: Sequence[Any]) -> int:
+    return int(pairs(snapshot[0]).get(b"rev", b"0"))
 
 
 def event(lane: str, stream_id: bytes, flat: Sequence[bytes]) -> Event:

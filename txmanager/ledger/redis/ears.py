@@ -17,6 +17,10 @@ from txmanager.ledger.redis.links import Link
 from txmanager.ledger.redis.wire import Address, Command, ReplyError, Wire
 
 _RECENT = 10_000
+_RECENT_S = 1.0
+"""An end heard less than this ago still answers: its waiter may have been between its read and its wait."""
+_PING_S = 5.0
+"""A connection that answers no ping for this long is dead, whatever TCP believes."""
 _NOTHING = object()
 
 
@@ -37,6 +41,8 @@ class _Ear(asyncio.Protocol):
         while (reply := self._reader.gets()) is not _NOTHING:
             if isinstance(reply, list) and len(reply) == 3:
                 self._ears.heard(*reply)
+            else:
+                self._ears.ponged()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ears.deaf(self)
@@ -56,8 +62,11 @@ class Ears:
         self._subscribed: set[str] = set()
         self._rung: set[str] = set()
         self._bells: dict[asyncio.Event, frozenset[str]] = {}
-        self._recent: OrderedDict[str, None] = OrderedDict()
+        self._recent: OrderedDict[str, float] = OrderedDict()
         self._finals: dict[str, set[asyncio.Future[None]]] = {}
+        self._confirming: dict[str, asyncio.Event] = {}
+        self._pinging: asyncio.TimerHandle | None = None
+        self._alive = False
         self._closed = False
 
     # -- waiting
@@ -83,12 +92,12 @@ class Ears:
     async def final(self, channel: str, id: str, timeout_s: float) -> None:
         """Returns at once when the subscription is new: the caller reads again, then truly waits."""
         if channel not in self._subscribed:
-            await self._subscribe([channel])
+            await self._confirmed(channel, timeout_s)
             return
-        if id in self._recent:
-            del self._recent[id]
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._recent.get(id, float("-inf")) < _RECENT_S:
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = loop.create_future()
         self._finals.setdefault(id, set()).add(future)
         try:
             async with asyncio.timeout(timeout_s):
@@ -101,19 +110,46 @@ class Ears:
             if not waiting:
                 del self._finals[id]
 
+    async def _confirmed(self, channel: str, timeout_s: float) -> None:
+        await self._subscribe([channel])
+        confirmed = self._confirming.setdefault(channel, asyncio.Event())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await confirmed.wait()
+        except TimeoutError:
+            pass
+
     # -- hearing
 
     def heard(self, kind: bytes, channel: bytes, message: object) -> None:
+        self._alive = True
         name = channel.decode()
         if kind == b"subscribe":
             self._subscribed.add(name)
             self._ring(name)
+            if (waiting := self._confirming.pop(name, None)) is not None:
+                waiting.set()
         elif kind == b"message" and isinstance(message, bytes):
             if message in (b"append", b"ask"):
                 self._ring(name)
             else:
                 for id in message.decode().split("\n"):
                     self._finished(id)
+
+    def ponged(self) -> None:
+        self._alive = True
+
+    def _ping(self) -> None:
+        self._pinging = None
+        ear = self._ear
+        if ear is None or ear.transport is None:
+            return
+        if not self._alive:
+            ear.transport.abort()
+            return
+        self._alive = False
+        ear.send(("PING",))
+        self._pinging = asyncio.get_running_loop().call_later(_PING_S, self._ping)
 
     def _ring(self, channel: str) -> None:
         self._rung.add(channel)
@@ -124,7 +160,8 @@ class Ears:
     def _finished(self, id: str) -> None:
         waiting = self._finals.get(id)
         if waiting is None:
-            self._recent[id] = None
+            self._recent[id] = asyncio.get_running_loop().time()
+            self._recent.move_to_end(id)
             if len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
             return
@@ -138,6 +175,9 @@ class Ears:
             return
         self._ear = None
         self._subscribed.clear()
+        if self._pinging is not None:
+            self._pinging.cancel()
+            self._pinging = None
         for channel in self._wanted:
             self._ring(channel)
         for id in list(self._finals):
@@ -163,14 +203,26 @@ class Ears:
         pause_s = 0.05
         try:
             while not self._closed:
-                try:
-                    await self._open((await self._link.primaries())[0])
+                if await self._open_any():
                     return
-                except (TxManagerError, OSError, TimeoutError):
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(1.0, pause_s * 2)
+                await asyncio.sleep(pause_s)
+                pause_s = min(1.0, pause_s * 2)
         finally:
             self._connecting = None
+
+    async def _open_any(self) -> bool:
+        """In a cluster every node hears everything: one that is away must not make us deaf."""
+        try:
+            addresses = await self._link.primaries()
+        except TxManagerError:
+            return False
+        for address in addresses:
+            try:
+                await self._open(address)
+            except (TxManagerError, OSError, TimeoutError):
+                continue
+            return self._ear is not None
+        return False
 
     async def _open(self, address: Address) -> None:
         probe = await Wire.open(address, self._timeout_s)  # proves address and credentials before we go quiet
@@ -183,11 +235,18 @@ class Ears:
         for command in address.greeting():
             ear.send(command)
         self._ear = ear
+        self._alive = True
         if self._wanted:
             ear.send(("SUBSCRIBE", *self._wanted))
+        if ear.transport is None or ear.transport.is_closing():
+            self._ear = None  # lost before we were told whose it is: `deaf` did not know it
+            raise OSError("closed at once")
+        self._ping()
 
     async def close(self) -> None:
         self._closed = True
+        if self._pinging is not None:
+            self._pinging.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._ear is not None and self._ear.transport is not None:

@@ -6,14 +6,14 @@ arguments and reads the words; Lua compares and writes. Nothing here decides any
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txmanager.core.errors import (
     Fenced,
+    InvalidSettings,
     LaneClosed,
-    MemoryFull,
     NotAllowed,
     NotFound,
     Refused,
@@ -44,11 +44,14 @@ from txmanager.ledger.redis.checks import Durability, check_server
 from txmanager.ledger.redis.ears import Ears
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.links import Dial, SingleLink, connect
+from txmanager.ledger.redis.memory import Gauge
 from txmanager.ledger.redis.runner import Arg, Call, Runner
 
 DAY_MS = 24 * 3600 * 1000
-MEMORY_LIMIT = 0.8
 _SWEEP_PAGE = 1000
+_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,63}\Z")
+_ALIASES = 8
+"""An alias names a key that is no alias; a longer chain is two callers' keys that name each other."""
 
 
 class RedisLedger:
@@ -63,14 +66,18 @@ class RedisLedger:
         timeout_s: float = 1.0,
         wait_ms: int = 500,
     ) -> None:
+        if not _PREFIX.match(prefix):
+            raise InvalidSettings(
+                "ledger.prefix", "must be 1 to 63 of A-Z a-z 0-9 _ . : - (no braces: they pick the slot)"
+            )
         self._durability = durability
+        self._replicas = replicas
         self._retention_ms = retention_ms
         self._link = connect(url, Dial(timeout_s, replicas if durability == "replicas" else 0, wait_ms))
         self._runner = Runner(self._link, timeout_s)
         self._keys = Keys(prefix)
         self._ears = Ears(self._link, timeout_s)
-        self._memory_checked = float("-inf")
-        self._memory: tuple[int, int] = (0, 0)
+        self._gauge = Gauge(self._link)
 
     @property
     def vouches(self) -> bool:
@@ -83,7 +90,7 @@ class RedisLedger:
 
     async def start(self) -> list[str]:
         """Refuse a server that cannot keep the promises; answers the warnings."""
-        return await check_server(self._link, self._durability)
+        return await check_server(self._link, self._durability, self._replicas)
 
     async def close(self) -> None:
         await self._ears.close()
@@ -92,52 +99,36 @@ class RedisLedger:
     # -- producers: homes
 
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
-        await self._check_memory()
+        await self._gauge.check()
         calls = [Call("claim", self._home_keys(c.id), (str(c.id), c.fingerprint, c.lane, c.life)) for c in claims]
         replies = await self._runner.run_many(calls, durable=True)
-        return [self._claimed(c.id, c.fingerprint, r) for c, r in zip(claims, replies, strict=True)]
+        return [self._claimed(c.id, r) for c, r in zip(claims, replies, strict=True)]
 
     async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
         reply = await self._runner.run("move", self._home_keys(id), (str(id), life, old_lane, new_lane), durable=True)
-        return self._claimed(id, "", reply)
+        return self._claimed(id, reply)
 
     async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> Claimed:
         args = (str(id), fingerprint, str(target))
         reply = await self._runner.run("alias", self._home_keys(id), args, durable=True)
-        return self._claimed(id, fingerprint, reply)
+        return self._claimed(id, reply)
 
     def _home_keys(self, id: IntentId) -> tuple[str, str]:
         return self._keys.home(id), self._keys.open_claims(id.home)
 
     @staticmethod
-    def _claimed(id: IntentId, fingerprint: str, reply: Sequence[bytes]) -> Claimed:
+    def _claimed(id: IntentId, reply: Sequence[bytes]) -> Claimed:
         match reply:
             case [b"claimed" | b"renewed" as word, lane, life, born]:
                 return Claimed("claimed" if word == b"claimed" else "renewed", lane.decode(), life.decode(), int(born))
             case [b"final", body]:
-                _, life_, born_, lane_ = (part.decode() for part in body.partition(b"\n")[0].split(b" "))
+                fingerprint, life_, born_, lane_ = (part.decode() for part in body.partition(b"\n")[0].split(b" "))
                 record = codec.unpack_final(id, fingerprint, life_, lane_, body.partition(b"\n")[2])
                 return Claimed("final", lane_, life_, int(born_), record)
             case [b"alias", target]:
                 return Claimed("alias", alias_of=IntentId.parse(target.decode()))
             case _:
                 return Claimed("conflict")
-
-    async def _check_memory(self) -> None:
-        """Push back before the claim: a full server must keep room for work that is under way."""
-        now = asyncio.get_running_loop().time()
-        if now - self._memory_checked > 1.0:
-            self._memory_checked = now
-            used = limit = 0
-            for [info] in await self._link.everywhere([("INFO", "memory")]):
-                fields = dict(line.split(b":", 1) for line in info.split(b"\r\n") if b":" in line)
-                node = int(fields[b"used_memory"]), int(fields.get(b"maxmemory", 0))
-                if node[1] and (not limit or node[0] / node[1] > used / limit):
-                    used, limit = node
-            self._memory = used, limit
-        used, limit = self._memory
-        if limit and used > limit * MEMORY_LIMIT:
-            raise MemoryFull(used, limit)
 
     # -- producers: lanes
 
@@ -174,7 +165,7 @@ class RedisLedger:
                 return Appended(reply[0].decode())
 
     async def read(self, id: IntentId) -> Record | None:
-        seen = ""
+        seen, aliases = "", 0
         while True:
             [home] = await self._runner.plain(self._keys.home(id), ("GET", self._keys.home(id)))
             if home is None:
@@ -182,7 +173,9 @@ class RedisLedger:
             head, _, final = home.partition(b"\n")
             fingerprint, life, _, lane = head.decode().split(" ")
             if life == "alias":
-                id = IntentId.parse(lane)
+                id, aliases = IntentId.parse(lane), aliases + 1
+                if aliases > _ALIASES:
+                    return None
                 continue
             if final:
                 return codec.unpack_final(id, fingerprint, life, lane, final)
@@ -206,25 +199,18 @@ class RedisLedger:
         return records
 
     async def cancel(self, id: IntentId) -> Record:
-        record = await self._found(id)
-        keys, lane = self._keys, record.lane
-        if not record.status.final:
+        while not (record := await self._found(id)).status.final:
+            keys, lane = self._keys, record.lane
+            outcome = codec.pack_outcome(Outcome(Status.CANCELLED))
             reply = await self._runner.run(
                 "cancel",
                 [*self._lane_keys(lane, events=True), keys.record(lane, record.id)],
-                (
-                    str(record.id),
-                    record.life,
-                    codec.pack_outcome(Outcome(Status.CANCELLED)),
-                    keys.wake(lane),
-                    keys.final(lane),
-                ),
+                (str(record.id), record.life, outcome, keys.wake(lane), keys.final(lane)),
                 durable=True,
             )
-            record = await self._found(id)
             if reply[0] in (b"cancelled", b"asked"):
-                return record
-        if record.status is not Status.CANCELLED and record.status.final:
+                return await self._found(id)
+        if record.status is not Status.CANCELLED:
             raise NotAllowed(f"intent {record.id.key!r} is {record.status} already; its result stands")
         return record
 
@@ -327,7 +313,7 @@ class RedisLedger:
         if not ids:
             return []
         found = [r for r in await self._records(lane, ids, payload=True) if r is not None and not r.status.final]
-        return sorted(found, key=lambda r: min(a.nonce for a in r.attempts))
+        return sorted((r for r in found if r.attempts), key=lambda r: min(a.nonce for a in r.attempts))
 
     async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
         lane = fence.lane
@@ -353,7 +339,7 @@ class RedisLedger:
         ]
         reply = await self._fenced(fence, "record_attempts", keys, args, durable=True)
         if reply[0] == b"refused":
-            raise Refused(reply[1].decode(), reply[2].decode())
+            raise Refused(lane if reply[1] == b"lane" else reply[1].decode(), reply[2].decode())
         if reply[0] == b"rolled_back":
             raise RolledBack(lane, reply[1].decode(), reply[2].decode())
         return int(reply[1])
@@ -363,7 +349,7 @@ class RedisLedger:
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
         for item in batch:
             outcome = item.outcome
-            name = f"{outcome.nonce}:{outcome.tx_hash}" if outcome.tx_hash else ""
+            name = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
             code = str(outcome.error["code"]) if outcome.error else ""
             args += (str(item.id), item.life, outcome.status.value, _words(sources(outcome.status)))
             args += (codec.pack_outcome(outcome), name, code, outcome.tx_hash or "", *_deaths(item.deaths))
@@ -409,6 +395,9 @@ class RedisLedger:
         return [r for r in await self._records(lane, ids) if r is not None and r.status.final] if ids else []
 
     async def retire(self, records: Sequence[Record]) -> int:
+        for record in records:
+            if not record.status.final:
+                raise NotAllowed(f"intent {record.id.key!r} is {record.status}; only a final record can be retired")
         if not records:
             return 0
         calls = [
@@ -441,31 +430,33 @@ class RedisLedger:
         return sum(await self._runner.run_many(burials))
 
     async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
-        claims = self._keys.open_claims(home)
-        gone = 0
-        for name in await self._runner.run("stale", [claims], (older_than_ms, _SWEEP_PAGE)):
-            id = IntentId.parse(name.decode())
-            [value] = await self._runner.plain(self._keys.home(id), ("GET", self._keys.home(id)))
-            head, _, final = (value or b"").partition(b"\n")
-            life, born, lane = head.decode().split(" ")[1:] if head else ("", "", "")
-            if head and not final and not await self._sweepable(id, life, lane):
-                continue
-            if head and not final and life != "alias":
-                [record] = await self._records(lane, [id])
-                if record is not None and record.life == life:
-                    gone += await self.retire([record]) if record.status.final else 0
-                    continue
-            reply = await self._runner.run("forget", self._home_keys(id), (str(id), life, born))
-            gone += reply[0] == b"gone"
-        return gone
+        gone = kept = 0
+        while True:
+            # claims that stay are skipped on the next page, so that they cannot hide what lies behind them
+            args = (older_than_ms, kept, _SWEEP_PAGE)
+            names = await self._runner.run("stale", [self._keys.open_claims(home)], args)
+            for name in names:
+                swept = await self._sweep_one(IntentId.parse(name.decode()))
+                gone, kept = gone + swept, kept + (not swept)
+            if len(names) < _SWEEP_PAGE:
+                return gone
 
-    async def _sweepable(self, id: IntentId, life: str, lane: str) -> bool:
-        """An alias stays for as long as its target is known."""
-        if life != "alias":
-            return True
-        target = IntentId.parse(lane)
-        [value] = await self._runner.plain(self._keys.home(target), ("EXISTS", self._keys.home(target)))
-        return not value
+    async def _sweep_one(self, id: IntentId) -> bool:
+        [value] = await self._runner.plain(self._keys.home(id), ("GET", self._keys.home(id)))
+        head, _, final = (value or b"").partition(b"\n")
+        life, born, lane = head.decode().split(" ")[1:] if head else ("", "", "")
+        if life == "alias":
+            # an alias stays for as long as its target is known
+            target = self._keys.home(IntentId.parse(lane))
+            [known] = await self._runner.plain(target, ("EXISTS", target))
+            if known:
+                return False
+        elif head and not final:
+            [record] = await self._records(lane, [id])
+            if record is not None and record.life == life:
+                return record.status.final and bool(await self.retire([record]))
+        reply = await self._runner.run("forget", self._home_keys(id), (str(id), life, born))
+        return bool(reply[0] == b"gone")
 
     # -- lanes and workers
 
@@ -511,24 +502,29 @@ class RedisLedger:
         view = codec.lane(lane, snapshot)
         assert view is not None
         route = codec.dumps([view.spec.pool, view.spec.weight, view.state])
-        await self._runner.plain(self._keys.registry, ("HSET", self._keys.registry, lane, route))
+        await self._runner.run("publish", [self._keys.registry], (lane, codec.revision(snapshot), route))
         return view
 
     async def routes(self) -> list[Route]:
         [flat] = await self._runner.plain(self._keys.registry, ("HGETALL", self._keys.registry))
         found = []
         for lane, body in codec.pairs(flat).items():
-            pool, weight, state = codec.loads(body)
+            pool, weight, state = codec.loads(body.partition(b" ")[2])
             found.append(Route(lane.decode(), pool, weight, LaneState(state)))
         return found
 
     async def lanes(self, pool: str | None = None) -> list[Lane]:
-        names = [r.lane for r in await self.routes() if pool in (None, r.pool)]
-        if not names:
-            return []
-        snapshots = await self._runner.run_many([Call("lane", self._lane_keys(name)) for name in names])
-        found = (codec.lane(name, snapshot) for name, snapshot in zip(names, snapshots, strict=True))
-        return [lane for lane in found if lane is not None]
+        routes = [r for r in await self.routes() if pool in (None, r.pool)]
+        snapshots = await self._runner.run_many([Call("lane", self._lane_keys(r.lane)) for r in routes])
+        found = []
+        for route, snapshot in zip(routes, snapshots, strict=True):
+            view = codec.lane(route.lane, snapshot)
+            if view is None:
+                continue
+            if route != Route(view.id, view.spec.pool, view.spec.weight, view.state):
+                await self._publish(view.id, snapshot)  # whoever changed the lane died before telling producers
+            found.append(view)
+        return found
 
     async def lane(self, lane: str) -> Lane | None:
         return codec.lane(lane, await self._runner.run("lane", self._lane_keys(lane)))

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from redis.crc import key_slot
 
-from txmanager.core.errors import InvalidSettings, Misconfigured, Unavailable
+from txmanager.core.errors import InvalidSettings, Misconfigured, Unavailable, Unconfirmed
 from txmanager.ledger.redis.wire import Address, Command, ReplyError, Wire
 
 _MOVE_ON = {"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED"}
@@ -72,7 +72,14 @@ class Node:
             task = asyncio.create_task(Wire.open(self.address, timeout_s, replicas, self._dial.wait_ms))
             self._opening[waits] = task
             task.add_done_callback(lambda done: self._opened(waits, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and not (caller and caller.cancelling()):
+                # `close` ended the attempt, nobody cancelled the caller: it must not die of it
+                raise Unavailable(f"the connection to Redis at {self.address!r} was given up; retry") from None
+            raise
 
     def _opened(self, waits: bool, task: asyncio.Task[Wire]) -> None:
         self._opening.pop(waits, None)
@@ -122,11 +129,15 @@ class SentinelLink:
         self._template = template
         self._dial = dial
         self._node: Node | None = None
+        self._suspect = False
 
     async def call(self, key: str, commands: Sequence[Command], *, durable: bool = False) -> list[Any]:
         node = await self._primary()
         try:
             replies = await node.call(commands, durable)
+        except Unconfirmed:
+            self._suspect = True  # perhaps it was deposed and has lost its replicas to the new primary
+            raise
         except Unavailable:
             self._drop(node)
             raise
@@ -136,10 +147,13 @@ class SentinelLink:
         return replies
 
     async def _primary(self) -> Node:
-        if self._node is None:
-            host, port = await self._discover()
-            if self._node is None:
-                self._node = Node(self._template.at(host, port), self._dial)
+        if self._node is None or self._suspect:
+            self._suspect = False
+            address = self._template.at(*await self._discover())
+            if self._node is None or self._node.address != address:
+                if self._node is not None:
+                    self._node.close()
+                self._node = Node(address, self._dial)
         return self._node
 
     async def _discover(self) -> tuple[str, int]:
@@ -169,7 +183,7 @@ class SentinelLink:
         return [await self.call("", commands)]
 
     async def primaries(self) -> list[Address]:
-        return [(await self._primary()).address]
+        return [self._template.at(*await self._discover())]
 
     async def close(self) -> None:
         if self._node is not None:
@@ -197,19 +211,23 @@ class ClusterLink:
                 raise
             redirect = next((r for r in replies if isinstance(r, ReplyError) and r.kind in ("MOVED", "ASK")), None)
             if redirect is None:
-                if error := _blocked(replies):
-                    self._slots = []
-                    raise Unavailable(f"slot {slot} is changing hands: {error}")
-                return replies
+                return self._unblocked(slot, replies)
             kind, _, target = str(redirect).split(" ")[:3]
             host, _, port = target.rpartition(":")
             address = (host or node.address.host, int(port))
             if kind == "ASK":
                 # every command is asked for: the first that executes here makes the others run here too
                 asked: list[Command] = [c for command in commands for c in (("ASKING",), command)]
-                return (await self._node(address).call(asked, durable))[1::2]
-            self._slots[slot : slot + 1] = [address]
+                return self._unblocked(slot, (await self._node(address).call(asked, durable))[1::2])
+            if self._slots:  # else another call threw the map away: it is read again, not patched
+                self._slots[slot] = address
         raise Unavailable(f"slot {slot} kept moving")
+
+    def _unblocked(self, slot: int, replies: list[Any]) -> list[Any]:
+        if error := _blocked(replies):
+            self._slots = []
+            raise Unavailable(f"slot {slot} is changing hands: {error}")
+        return replies
 
     def _node(self, address: tuple[str, int]) -> Node:
         if address not in self._nodes:
@@ -217,7 +235,7 @@ class ClusterLink:
         return self._nodes[address]
 
     async def _serving(self, slot: int) -> Node:
-        if not self._slots:
+        while not self._slots:  # another call may throw the map away before this one looks at it
             await self._read_map()
         address = self._slots[slot]
         if address is None:
@@ -258,14 +276,20 @@ class ClusterLink:
 
     async def everywhere(self, commands: Sequence[Command]) -> list[list[Any]]:
         nodes = [self._node((a.host, a.port)) for a in await self.primaries()]
-        return await asyncio.gather(*(node.call(commands, False) for node in nodes))
+        try:
+            return await asyncio.gather(*(node.call(commands, False) for node in nodes))
+        except Unavailable:
+            self._slots = []
+            raise
 
     async def primaries(self) -> list[Address]:
-        if not self._slots:
+        while not self._slots:
             await self._read_map()
         return [self._seeds[0].at(*address) for address in sorted({a for a in self._slots if a})]
 
     async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
         for node in self._nodes.values():
             node.close()
 

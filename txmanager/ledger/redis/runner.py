@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from txmanager.core.errors import Busy, Misconfigured, Unavailable, Unconfirmed
+from txmanager.core.errors import MemoryFull, Misconfigured, Unavailable, Unconfirmed
 from txmanager.ledger.redis.links import Link
+from txmanager.ledger.redis.memory import usage
 from txmanager.ledger.redis.scripts import Script, script
 from txmanager.ledger.redis.wire import Command, ReplyError
 
@@ -56,11 +57,7 @@ class Runner:
 
     async def plain(self, key: str, *commands: Command) -> list[Any]:
         """Ordinary commands on one slot."""
-        replies = await self._retry(key, commands, durable=False)
-        for reply in replies:
-            if isinstance(reply, ReplyError):
-                _raise(reply)
-        return replies
+        return await self._checked(key, await self._retry(key, commands, durable=False))
 
     async def _patiently(self, calls: Sequence[Call], durable: bool) -> list[Any]:
         scripts = [self.scripts.get(call.script) or script(call.script) for call in calls]
@@ -73,8 +70,14 @@ class Runner:
             again: list[Command] = [("EVAL", scripts[i].text, *commands[i][2:]) for i in missing]
             for index, reply in zip(missing, await self._retry(calls[0].keys[0], again, durable), strict=True):
                 replies[index] = reply
+        return await self._checked(calls[0].keys[0], replies)
+
+    async def _checked(self, key: str, replies: list[Any]) -> list[Any]:
         for reply in replies:
             if isinstance(reply, ReplyError):
+                if reply.kind == "OOM":
+                    [info] = await self._link.call(key, [("INFO", "memory")])
+                    raise MemoryFull(*usage(info))
                 _raise(reply)
         return replies
 
@@ -97,8 +100,6 @@ class Runner:
 def _raise(error: ReplyError) -> NoReturn:
     """The one place where an error reply becomes an error of ours."""
     kind = error.kind
-    if kind == "OOM":
-        raise Busy(f"the ledger's memory is full; nothing was written. Free memory or raise maxmemory ({error})")
     if kind in ("NOAUTH", "WRONGPASS", "NOPERM"):
         raise Misconfigured(f"Redis refuses us: {error}. Check the user and password in ledger.url.")
     if kind == "NOREPLICAS":

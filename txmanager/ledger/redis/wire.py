@@ -91,7 +91,7 @@ class Wire(asyncio.Protocol):
     @classmethod
     async def open(cls, address: Address, timeout_s: float, replicas: int = 0, wait_ms: int = 500) -> Wire:
         loop = asyncio.get_running_loop()
-        wire = cls(address, timeout_s, replicas, wait_ms)
+        wire = cls(address, timeout_s, 0, wait_ms)
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: wire, address.host, address.port, ssl=address.tls_context())
@@ -103,6 +103,7 @@ class Wire(asyncio.Protocol):
                 if isinstance(reply, ReplyError):
                     wire.abort()
                     raise Misconfigured(f"Redis at {address!r} refused the credentials or database: {reply}")
+        wire._replicas = replicas  # only now: a WAIT behind refused credentials would hide the refusal
         return wire
 
     def call(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:

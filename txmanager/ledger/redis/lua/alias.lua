@@ -9,7 +9,10 @@ local now = digits(clock())
 if home then
   local fingerprint, life, born, target, final = string.match(home, '^(%S+) (%S+) (%S+) (%S+)\n?(.*)$')
   if fingerprint ~= ARGV[2] then return {'conflict'} end
-  if final ~= '' then return {'final', home} end
+  if final ~= '' then
+    redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1)) -- a write, so that a WAIT behind it means something
+    return {'final', home}
+  end
   redis.call('SET', KEYS[1], table.concat({fingerprint, life, now, target}, ' '))
   redis.call('ZADD', KEYS[2], now, ARGV[1])
   if life ~= 'alias' then return {'renewed', target, life, now} end

@@ -8,6 +8,7 @@
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 local cursor = redis.call('HGET', KEYS[1], 'cursor')
+redis.call('HDEL', KEYS[1], 'settling') -- needs no memory, as everything that lets a lane go on
 if not cursor or (ARGV[4] == 'operator' and below(cursor, ARGV[3])) then
   redis.call('HSET', KEYS[1], 'cursor', ARGV[3], 'baseline', ARGV[3])
   cursor = ARGV[3]

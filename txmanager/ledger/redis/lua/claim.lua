@@ -13,11 +13,11 @@ if not home then
 end
 local fingerprint, life, born, lane, final = string.match(home, '^(%S+) (%S+) (%S+) (%S+)\n?(.*)$')
 if fingerprint ~= ARGV[2] then return {'conflict'} end
-if life == 'alias' or final ~= '' then
+if final ~= '' then
   redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1)) -- a write, so that a WAIT behind it means something
-  if life == 'alias' then return {'alias', lane} end
   return {'final', home}
 end
 redis.call('SET', KEYS[1], table.concat({fingerprint, life, now, lane}, ' '))
 redis.call('ZADD', KEYS[2], now, ARGV[1])
+if life == 'alias' then return {'alias', lane} end
 return {'renewed', lane, life, now}

@@ -4,6 +4,7 @@
 -- Reply  {member (json), ...} of all that live
 --@include _time
 local now = clock()
+redis.call('ZREM', KEYS[2], '') -- needs no memory: a full server must not make live workers look dead
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now))) do
   redis.call('HDEL', KEYS[1], name)
   redis.call('ZREM', KEYS[2], name)

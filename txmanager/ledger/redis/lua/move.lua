@@ -8,7 +8,10 @@ local home = redis.call('GET', KEYS[1])
 if not home then return {'conflict'} end
 local fingerprint, life, born, lane, final = string.match(home, '^(%S+) (%S+) (%S+) (%S+)\n?(.*)$')
 if life ~= ARGV[2] then return {'conflict'} end
-if final ~= '' then return {'final', home} end
+if final ~= '' then
+  redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1)) -- a write, so that a WAIT behind it means something
+  return {'final', home}
+end
 if lane == ARGV[3] then
   lane, born = ARGV[4], digits(clock())
   redis.call('ZADD', KEYS[2], born, ARGV[1])

@@ -38,15 +38,16 @@ end
 
 local found = replication_id()
 if lane[2] ~= found then return {'rolled_back', lane[2], found} end
-if lane[3] == 'quarantined' then return {'refused', 'lane', 'the lane is quarantined'} end
-if lane[1] ~= ARGV[3] then return {'refused', 'cursor', 'stands at ' .. (lane[1] or 'nothing')} end
-
 local firsts = {}
 for _, write in ipairs(writes) do
   if write.purpose == 'first' then firsts[#firsts + 1] = write end
 end
+if lane[3] == 'quarantined' then return {'refused', 'lane', 'the lane is quarantined'} end
+if lane[3] == 'paused' and #firsts > 0 then return {'refused', 'lane', 'the lane is paused'} end
+if lane[1] ~= ARGV[3] then
+  return {'refused', 'cursor', 'stands at ' .. (lane[1] or 'nothing') .. ', not at ' .. ARGV[3]}
+end
 if #firsts > 0 then
-  if lane[3] == 'paused' then return {'refused', 'lane', 'the lane is paused'} end
   local live = redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts)
   for i, write in ipairs(firsts) do
     if not live[i] or live[i][1] ~= write.sid then
@@ -56,31 +57,38 @@ if #firsts > 0 then
 end
 
 local last
+local seen = {}
 for _, write in ipairs(writes) do
   local fields = redis.call('HGETALL', write.key)
-  local record, shares, alive = {}, false, false
+  local record, shares, rival, alive = {}, false, false, false
   for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
   for i = 1, #fields, 2 do
     local name, nonce = string.match(fields[i], '^a:((%d+):.+)$')
     if nonce then
-      if nonce == write.nonce then shares = true end
-      if not record['d:' .. name] and not write.deaths[name] then alive = true end
+      local dead = record['d:' .. name] or write.deaths[name]
+      if nonce == write.nonce then
+        shares = true
+        if not dead then rival = true end
+      end
+      if not dead then alive = true end
     end
   end
   local status = record['s']
   if not status or record['l'] ~= write.life or status == 'retired' then
     return {'refused', write.id, 'no such record'}
   end
+  if seen[write.id] then return {'refused', write.id, 'is in the batch twice'} end
+  seen[write.id] = true
   if write.purpose == 'first' then
     if status ~= 'queued' then return {'refused', write.id, 'is ' .. status .. ', not queued'} end
-  elseif status ~= 'inflight' and status ~= 'held' then
+  elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace') then
     return {'refused', write.id, 'is ' .. status .. ', not inflight'}
   end
   if write.purpose == 'resign' and alive then
     return {'refused', write.id, 'has an attempt that is not proven dead'}
   end
-  if write.purpose == 'replace' and not shares then
-    return {'refused', write.id, 'has no attempt at nonce ' .. write.nonce .. ' to replace'}
+  if write.purpose == 'replace' and not rival then
+    return {'refused', write.id, 'has no live attempt at nonce ' .. write.nonce .. ' to replace'}
   end
   if not (shares and (write.purpose == 'replace' or write.purpose == 'noop')) then
     if below(write.nonce, ARGV[3]) or (last and not below(last, write.nonce)) then
@@ -88,15 +96,18 @@ for _, write in ipairs(writes) do
     end
     last = write.nonce
   end
-  write.status = status
+  write.status, write.record = status, record
 end
 
 local now = clock()
+redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: what is written ahead now is what frees memory later
 for _, write in ipairs(writes) do
   local set = {write.field, write.blob, 'u', digits(now)}
   for name, proof in pairs(write.deaths) do
-    set[#set + 1] = 'd:' .. name
-    set[#set + 1] = proof
+    if write.record['a:' .. name] then -- a proof is about bytes that were recorded, never about those to come
+      set[#set + 1] = 'd:' .. name
+      set[#set + 1] = proof
+    end
   end
   if write.purpose ~= 'noop' then
     set[#set + 1] = 's'

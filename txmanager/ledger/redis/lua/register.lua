@@ -8,10 +8,12 @@
 --@include _snapshot
 local state = redis.call('HGET', KEYS[1], 'state')
 if state == 'closed' then return {'closed'} end
+redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a worker that restarts beside a full server must come up
 if not state then
   redis.call('HSET', KEYS[1], 'state', 'active', 'epoch', '0', 'owner', '', 'token', '', 'until', '0', 'upto', '0-0',
     'last', '0-0', 'asks', '0', 'schema', ARGV[3], 'replid', replication_id())
   redis.call('XGROUP', 'CREATE', KEYS[2], 'lane', '0', 'MKSTREAM')
 end
 redis.call('HSET', KEYS[1], 'spec', ARGV[1], 'limit', ARGV[2])
+redis.call('HINCRBY', KEYS[1], 'rev', 1)
 return {'ok', snapshot(KEYS[1], KEYS[2], KEYS[3], KEYS[4])}

@@ -17,8 +17,14 @@ if state ~= ARGV[1] then
   local left = redis.call('XLEN', KEYS[2]) + redis.call('SCARD', KEYS[4])
   if ARGV[1] == 'closed' and left > 0 then return {'busy', left} end
 end
+local said = redis.call('HMGET', KEYS[1], 'state', 'reason', 'evidence')
 redis.call('HDEL', KEYS[1], 'reason') -- needs no memory: a full server must still let a lane be stopped
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'reason', ARGV[3], 'evidence', ARGV[4])
-redis.call('HINCRBY', KEYS[1], 'asks', 1)
-redis.call('PUBLISH', ARGV[7], 'ask')
+if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] then
+  redis.call('HINCRBY', KEYS[1], 'asks', 1)
+  redis.call('HINCRBY', KEYS[1], 'rev', 1)
+  redis.call('PUBLISH', ARGV[7], 'ask')
+else
+  redis.call('HINCRBY', KEYS[1], 'touch', 1)
+end
 return {'ok', snapshot(KEYS[1], KEYS[2], KEYS[3], KEYS[4])}

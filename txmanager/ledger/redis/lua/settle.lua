@@ -2,7 +2,8 @@
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6.. record (hash)
 -- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  then per outcome: id, life, status, allowed states,
 --        outcome (json), landed attempt name | "", error code, tx hash, number of deaths, then per death: name, proof
--- Reply  {"ok", {"settled", status, at} | {"already"|"conflict"|"refused", status} | {"gone"}, ...} | {"fenced", owner, epoch}
+-- Reply  {"ok", {"settled", status, at} | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
+--        {"fenced", owner, epoch}
 -- Why    a worker that paused past its lease must not overwrite its successor's result
 --@include _time
 --@include _decimal
@@ -18,7 +19,7 @@ local replies, at, now, finals = {'ok'}, 5, clock(), {}
 local function proven(key, name, status, deaths)
   if name ~= '' then
     local blob = redis.call('HGET', key, 'a:' .. name)
-    return blob and string.match(blob, '^(%a+)') ~= 'noop'
+    return status ~= 'cancelled' and blob and string.match(blob, '^(%a+)') ~= 'noop'
   end
   if status == 'done' then return false end
   local known = {}
@@ -48,7 +49,9 @@ for i = 6, #KEYS do
   elseif not string.find(allowed, ' ' .. before .. ' ', 1, true) or not proven(KEYS[i], name, status, deaths) then
     replies[#replies + 1] = {'refused', before}
   else
-    for death, proof in pairs(deaths) do redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
+    for death, proof in pairs(deaths) do
+      if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
+    end
     finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[i], id, record[3], status, outcome, hash, err, now)
     finals[#finals + 1] = id
     replies[#replies + 1] = {'settled', status, digits(now)}

@@ -7,6 +7,7 @@ local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 local stored = redis.call('HGET', KEYS[1], 'replid')
 if stored == ARGV[3] then
+  redis.call('HDEL', KEYS[1], 'settling') -- needs no memory, as everything that lets a lane go on
   redis.call('HSET', KEYS[1], 'replid', ARGV[4])
 elseif stored ~= ARGV[4] then
   return {'other', stored}
