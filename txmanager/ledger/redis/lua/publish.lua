@@ -1,0 +1,10 @@
+-- publish: tell producers what a lane is like now; older news never overwrites newer.
+-- Keys   1 registry (hash)
+-- Args   1 lane  2 revision of the lane  3 route (json)
+-- Reply  1 when it was news, else 0
+-- Why    two changes of a lane may reach the registry in either order; the later one must stand
+redis.call('HDEL', KEYS[1], '') -- needs no memory: a full server must still let a lane be stopped
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known and tonumber(string.match(known, '^(%d+) ')) > tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])
+return 1
