@@ -1,0 +1,54 @@
+# What a person needs to work on txmanager. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+# Their only releases are source archives that need a C compiler; all else has wheels. One drop-in's tests use them.
+NEED_A_COMPILER = ed25519 near-api-py
+SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
+
+.PHONY: help install lock test lint format clean
+.DEFAULT_GOAL := help
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## Make .venv with the locked dependencies
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "txmanager needs Python 3.11 or later; set PYTHON=")'
+	@echo "installing into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv: installing with pip, which is slower"
+	@grep -vE '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/wheels.txt
+	@grep -E '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/sources.txt
+	@$(call pip_install,-r $(VENV)/wheels.txt)
+	@$(call pip_install,-r $(VENV)/sources.txt) || echo "not installed (no C compiler?): $(NEED_A_COMPILER)"
+	@$(call pip_install,--no-deps -e .)
+	@touch $(STAMP)
+	@echo "installed"
+
+# uv where it could be installed, pip otherwise.
+pip_install = if [ -x $(BIN)/uv ]; then VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet $(1); \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check $(1); fi
+
+lock: $(STAMP)  ## Resolve requirements.lock again from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --extra dev --no-header --no-annotate --no-emit-index-url \
+		pyproject.toml --output-file requirements.lock $(ARGS)
+
+test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them)
+	$(BIN)/pytest $(ARGS)
+
+lint: $(STAMP)  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy $(SUPPORT)
+
+format: $(STAMP)  ## Put the code into its form
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+clean:  ## Remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
