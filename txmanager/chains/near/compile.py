@@ -35,9 +35,7 @@ def compile_intent(payload: intents.Model, lane: LaneId, policy: NearPolicy) -> 
     check_actions(actions)
     deposit = attached_deposit(actions)
     if policy.max_deposit is not None and deposit > policy.max_deposit:
-        raise InvalidInput(
-            "deposit", f"{deposit} yoctoNEAR are more than this pool spends at once ({policy.max_deposit})"
-        )
+        raise InvalidInput("deposit", f"{deposit} yoctoNEAR; this pool spends at most {policy.max_deposit} at once")
     body = make_body(receiver_id, actions)
     check_size(body.receiver_bytes, body.action_bytes)
     return body
