@@ -24,7 +24,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@grep -vE '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/wheels.txt
 	@grep -E '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/sources.txt
 	@$(call pip_install,-r $(VENV)/wheels.txt)
-	@$(call pip_install,-r $(VENV)/sources.txt) || echo "not installed (no C compiler?): $(NEED_A_COMPILER)"
+	@$(call pip_install,-r $(VENV)/sources.txt) 2> $(VENV)/sources.log \
+		|| echo "not installed, for want of a C compiler (see $(VENV)/sources.log): $(NEED_A_COMPILER)"
 	@$(call pip_install,--no-deps -e .)
 	@touch $(STAMP)
 	@echo "installed"
