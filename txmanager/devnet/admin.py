@@ -22,9 +22,9 @@ MAX_ADVANCE = 100_000
 
 
 class Admin:
-    def __init__(self, network: Network, after_blocks: Callable[[], None]) -> None:
+    def __init__(self, network: Network, after_advance: Callable[[], None]) -> None:
         self._network = network
-        self._after_blocks = after_blocks
+        self._after_advance = after_advance
 
     def handle(self, request: Request) -> Response:
         path = request.path.rstrip("/")
@@ -49,7 +49,7 @@ class Admin:
         if path == "/admin/advance":
             blocks = _number(told, "blocks", 1, MAX_ADVANCE)
             self._network.advance(blocks)
-            self._after_blocks()
+            self._after_advance()
             return _answer(200, self._summary())
         if path == "/admin/reorg":
             orphans = self._network.reorg(_number(told, "depth", 1, self._network.config.finality_lag))

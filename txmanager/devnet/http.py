@@ -17,6 +17,7 @@ import httptools
 MAX_BODY = 10 * 1024 * 1024
 MAX_HEADERS = 64 * 1024
 MAX_PIPELINED = 1_000
+LINGER_S = 1.0
 
 
 class Request(NamedTuple):
@@ -38,6 +39,7 @@ class Response(NamedTuple):
 Reply = Callable[[Response], None]
 Handler = Callable[[Request, Reply], None]
 
+_TOO_LARGE = Response(413, b'{"error":"the request is too large"}')
 _CORS = b"access-control-allow-origin: *\r\naccess-control-allow-headers: *\r\n"
 
 
@@ -50,6 +52,9 @@ class Connection(asyncio.Protocol):
         self._slots: deque[list[bytes | None]] = deque()  # one answer each, None until it is known
         self._reading = False
         self._paused = False
+        self._refused = False
+        self._in_head = False
+        self._head_size = 0
         self._last: list[bytes | None] | None = None  # after this answer the connection closes
         self._start()
 
@@ -57,8 +62,8 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._body: list[bytes] = []
         self._size = 0
-        self._header_size = 0
         self._content_type = ""
+        self._too_large = False
 
     # asyncio
 
@@ -75,13 +80,19 @@ class Connection(asyncio.Protocol):
             return
         self._reading = True
         try:
+            unfinished = self._in_head
             self._parser.feed_data(data)
+            # A head that does not end reaches no callback: what follows its first bytes is counted here.
+            self._head_size = self._head_size + len(data) if unfinished and self._in_head else 0
+            if self._head_size > MAX_HEADERS:
+                self._refuse(_TOO_LARGE)
         except httptools.HttpParserUpgrade:
             self._last = self._slots[-1] if self._slots else None
-        except _TooLarge:
-            self._refuse(Response(413, b'{"error":"the request is too large"}'))
-        except httptools.HttpParserError:
-            self._refuse(Response(400, b'{"error":"not an HTTP request"}'))
+        except httptools.HttpParserError:  # ours, raised from a callback, arrive wrapped in it too
+            if self._too_large:
+                self._refuse(_TOO_LARGE)
+            else:
+                self._refuse(Response(400, b'{"error":"not an HTTP request"}'))
         finally:
             self._reading = False
         self._flush()
@@ -93,25 +104,27 @@ class Connection(asyncio.Protocol):
     # httptools
 
     def on_message_begin(self) -> None:
+        self._in_head = True
         self._start()
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_size += len(name) + len(value)
-        if self._header_size > MAX_HEADERS:
-            raise _TooLarge
         lowered = name.lower()
+        if lowered == b"content-length" and value.isdigit():
+            self._limit(len(value) > 18 or int(value) > MAX_BODY)
         if lowered == b"content-type":
             self._content_type = value.decode("latin-1").partition(";")[0].strip().lower()
         elif lowered == b"expect" and value.lower() == b"100-continue" and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+
     def on_body(self, body: bytes) -> None:
         self._size += len(body)
-        if self._size > MAX_BODY:
-            raise _TooLarge
+        self._limit(self._size > MAX_BODY)
         self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -131,6 +144,11 @@ class Connection(asyncio.Protocol):
             self._paused = True
             self._transport.pause_reading()
 
+    def _limit(self, exceeded: bool) -> None:
+        if exceeded:
+            self._too_large = True
+            raise ValueError("too large")
+
     # answers
 
     def _answer(self, slot: list[bytes | None], response: Response) -> None:
@@ -143,8 +161,17 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _refuse(self, response: Response) -> None:
+        self._refused = True
         self._last = [_encode(response, close=True)]
         self._slots.append(self._last)
+
+    def _hang_up(self, transport: asyncio.Transport) -> None:
+        if not self._refused:
+            transport.close()
+            return
+        # Closing on unread bytes would reset the connection and destroy the answer: let them run dry first.
+        transport.write_eof()
+        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
 
     def _flush(self) -> None:
         transport, slots = self._transport, self._slots
@@ -156,17 +183,13 @@ class Connection(asyncio.Protocol):
             ready.append(slot[0] or b"")
             if slot is self._last:
                 transport.write(b"".join(ready))
-                transport.close()
+                self._hang_up(transport)
                 return
         if ready:
             transport.write(b"".join(ready))
         if self._paused and len(slots) < MAX_PIPELINED // 2:
             self._paused = False
             transport.resume_reading()
-
-
-class _TooLarge(Exception):
-    pass
 
 
 def _encode(response: Response, *, close: bool) -> bytes:

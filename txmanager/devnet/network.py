@@ -116,9 +116,9 @@ class Network:
         return made
 
     def resume(self, now: float) -> None:
-        """Continue after a pause of the process: the blocks of the meantime are not made up for."""
-        self.now = max(self.now, now)
-        self.next_block_at = self.now + self.config.block_ms
+        """Set the clock, forward or back, after a pause or an `advance`: no block is made up for."""
+        self.now = now
+        self.next_block_at = now + self.config.block_ms
 
     def reorg(self, depth: int = 1) -> list[Block]:
         """Orphan the newest blocks above the final one. Their transactions return to the pools."""

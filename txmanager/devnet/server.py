@@ -44,7 +44,7 @@ class Server:
         self.port = 0
         self._clock = clock
         self._journal = journal
-        self._admin = Admin(network, self._after_blocks)
+        self._admin = Admin(network, self._after_advance)
         self._waits: dict[Wait, tuple[Any, Reply, float]] = {}
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
@@ -109,6 +109,10 @@ class Server:
             del self._waits[wait]
         if self._journal is not None:
             self._journal.compact(self.network)
+
+    def _after_advance(self) -> None:
+        self.network.resume(self._clock())  # else no block would come until the clock caught up
+        self._after_blocks()
 
     # requests
 
