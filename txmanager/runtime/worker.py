@@ -86,6 +86,8 @@ class Worker:
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
         self._stopping = asyncio.Event()
+        self.ready = False
+        """Whether the lanes are registered and the first tick was made."""
         self._log = structlog.get_logger("worker").bind(worker=self.name)
 
     @property
@@ -97,11 +99,18 @@ class Worker:
         self._stopping.set()
 
     async def run(self) -> None:
-        await self._register()
+        while not self._stopping.is_set():
+            try:
+                await self._register()
+                break
+            except TxManagerError as error:
+                self._log.warning("cannot register yet", error=str(error))
+                await self._nap(1.0)
         helpers = [asyncio.create_task(self._listen()), asyncio.create_task(self._retirer.run())]
         try:
             while not self._stopping.is_set():
                 await self._tick()
+                self.ready = True
                 await self._nap(self._timing.tick_s)
             await self._drain()
         finally:

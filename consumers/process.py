@@ -1,0 +1,61 @@
+"""What every program does the same way: logs as JSON lines, one graceful stop, one hard one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+import uvloop
+
+from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError
+
+
+def configure_logs(level: str | None = None) -> None:
+    name = (level or os.environ.get("TXMANAGER_LOG_LEVEL", "info")).upper()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, name, logging.INFO)),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )
+
+
+def on_stop(stop: Callable[[], None]) -> None:
+    """First SIGTERM or SIGINT: `stop`. Second: exit at once; whatever is in flight is recovered by the next owner."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def handle() -> None:
+        nonlocal asked
+        if asked:
+            os._exit(1)
+        asked = True
+        stop()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, handle)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
+    """The exit code: 0 after a graceful stop, 2 for what an operator must fix first, 1 for the rest."""
+    configure_logs()
+    try:
+        uvloop.run(main())
+    except (InvalidInput, Misconfigured) as error:
+        print(f"txmanager: {error}", file=sys.stderr)
+        return 2
+    except TxManagerError as error:
+        print(f"txmanager: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,130 @@
+"""`TxManager`: the door for callers. Submit, read, wait, cancel; with services it also runs the lanes itself.
+
+    async with TxManager(ledger, services) as manager:
+        outcome = await manager.execute("payouts", key, kind="near.transfer", payload={...})
+
+Waiting is built on reading: a hint wakes a waiter, a read answers it, and a lost hint costs a few seconds at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from txmanager.core.errors import NotFound, TxManagerError, Unavailable
+from txmanager.core.ledger import Ledger
+from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
+from txmanager.core.states import LaneState
+from txmanager.runtime.lane import REBASELINE
+from txmanager.runtime.producer import Producer, Submitted
+from txmanager.runtime.worker import Service, Timing, Worker
+
+_REREAD_S = 5.0
+_VERBS = ("track", "kill", "resign", "fail")
+
+
+class TxManager:
+    def __init__(
+        self,
+        ledger: Ledger,
+        services: Mapping[str, Service] | None = None,
+        *,
+        timing: Timing | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.producer = Producer(ledger)
+        self.worker = Worker(ledger, services, timing=timing) if services else None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self.worker is not None:
+            self._task = asyncio.create_task(self.worker.run())
+            while not self.worker.ready:
+                if self._task.done():
+                    await self._task
+                await asyncio.sleep(0.01)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.worker is not None and self._task is not None:
+            self.worker.stop()
+            await self._task
+
+    # -- intents
+
+    async def submit(self, intent: Intent) -> Submitted:
+        """Durably accept an intent, or answer with what its key already stands for."""
+        return await self.producer.submit(intent)
+
+    async def submit_many(self, intents: Sequence[Intent]) -> list[Submitted | TxManagerError]:
+        return await self.producer.submit_many(intents)
+
+    async def get(self, pool: str, key: str, tenant: str = "default") -> Record:
+        record = await self.ledger.read(intent_id(key, pool, tenant))
+        if record is None:
+            raise NotFound(f"no intent {key!r} in pool {pool!r}; it was never accepted, or its retention is over")
+        return record
+
+    async def wait(self, pool: str, key: str, timeout_s: float, tenant: str = "default") -> Record:
+        """The record once it is final, or as it stands when the time is over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        while True:
+            record = await self.get(pool, key, tenant)
+            left = until - loop.time()
+            if record.status.final or left <= 0:
+                return record
+            await self.ledger.wait_final(record.lane, record.id, min(left, _REREAD_S))
+
+    async def execute(
+        self,
+        pool: str,
+        idempotency_key: str,
+        *,
+        kind: str,
+        payload: Mapping[str, Json],
+        timeout_s: float = 60.0,
+        **more: Json,
+    ) -> Outcome:
+        """Submit and wait for the outcome; a retry with the same key gets the same one, from any process."""
+        intent = new_intent(key=idempotency_key, pool=pool, kind=kind, payload=payload, **more)
+        submitted = await self.submit(intent)
+        record = submitted.record
+        if not record.status.final:
+            record = await self.wait(pool, idempotency_key, timeout_s)
+        if record.outcome is None:
+            raise Unavailable(
+                f"intent {idempotency_key!r} is {record.status} after {timeout_s:g} s; it goes on, ask again"
+            )
+        return record.outcome
+
+    async def cancel(self, id: IntentId) -> Record:
+        return await self.ledger.cancel(id)
+
+    async def resolve(self, id: IntentId, verb: str, by: str) -> Record:
+        """An operator's word on a held intent; the lane's owner carries it out, with the proof it needs."""
+        if verb not in _VERBS:
+            raise NotFound(f"no verb {verb!r}; there are {', '.join(_VERBS)}")
+        return await self.ledger.resolve(id, {"verb": verb, "by": by})
+
+    # -- lanes
+
+    async def pause(self, lane: str, reason: str) -> Lane:
+        return await self.ledger.set_lane(lane, LaneState.PAUSED, reason or "paused by an operator")
+
+    async def resume(self, lane: str) -> Lane:
+        return await self.ledger.set_lane(lane, LaneState.ACTIVE)
+
+    async def drain(self, lane: str) -> Lane:
+        return await self.ledger.set_lane(lane, LaneState.DRAINING, "drained by an operator")
+
+    async def close_lane(self, lane: str) -> Lane:
+        return await self.ledger.set_lane(lane, LaneState.CLOSED, "closed by an operator")
+
+    async def rebaseline(self, lane: str) -> Lane:
+        """The operator vouches for what happened: the owner goes on from the chain's nonce."""
+        return await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)

@@ -1,0 +1,56 @@
+"""Finishes what crashes left half done: final records nobody retired, claims that never got a record.
+
+Any number may run; each step is safe to repeat and to race.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from txmanager.core.errors import TxManagerError
+from txmanager.core.ledger import SWEEP_AFTER_MS, Ledger
+from txmanager.core.models import HOMES
+
+_PAGE = 128
+
+
+class Sweeper:
+    def __init__(self, ledger: Ledger, *, every_s: float = 60.0, claims_older_than_ms: int = SWEEP_AFTER_MS) -> None:
+        self._ledger = ledger
+        self._every_s = every_s
+        self._older_than_ms = claims_older_than_ms
+        self._stopping = asyncio.Event()
+        self._log = structlog.get_logger("sweeper")
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                retired, swept = await self.sweep_once()
+                if retired or swept:
+                    self._log.info("swept", retired=retired, claims=swept)
+            except TxManagerError as error:
+                self._log.warning("sweep failed, again later", error=str(error))
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._stopping.wait()
+            except TimeoutError:
+                pass
+
+    async def sweep_once(self) -> tuple[int, int]:
+        """(final records retired, claims that went)."""
+        retired = 0
+        for route in await self._ledger.routes():
+            while records := await self._ledger.unretired(route.lane, _PAGE):
+                done = await self._ledger.retire(records)
+                retired += done
+                if done == 0:
+                    break  # the lane's owner was faster
+        swept = 0
+        for home in range(HOMES):
+            swept += await self._ledger.sweep(home, self._older_than_ms)
+        return retired, swept

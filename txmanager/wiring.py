@@ -1,0 +1,103 @@
+"""The only module that builds concrete adapters: from settings to a ledger, chains and the lanes to serve."""
+
+from __future__ import annotations
+
+from txmanager.chains.near import NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
+from txmanager.core.chain import Chain
+from txmanager.core.decide import Policy
+from txmanager.core.errors import InvalidSettings
+from txmanager.core.ledger import Ledger
+from txmanager.core.models import LaneSpec
+from txmanager.ledger.memory import MemoryLedger
+from txmanager.ledger.redis import RedisLedger
+from txmanager.rpc.endpoint import Endpoint
+from txmanager.runtime.worker import Service, Timing
+from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
+from txmanager.settings.secrets import reveal
+from txmanager.signing.signer import Signer
+from txmanager.signing.sources import load_near_keys
+
+
+async def open_ledger(settings: Settings) -> Ledger:
+    """Connect and refuse a server that cannot keep the promises."""
+    ledger = settings.ledger
+    url = ledger.reveal_url()
+    if url.startswith("memory:"):
+        return MemoryLedger(retention_ms=ledger.retention_s * 1000)
+    opened = RedisLedger(
+        url,
+        prefix=ledger.prefix,
+        durability=ledger.durability,
+        replicas=ledger.replicas,
+        retention_ms=ledger.retention_s * 1000,
+    )
+    await opened.start()
+    return opened
+
+
+def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]:
+    """The lanes this worker holds keys for, and the chains to close at the end."""
+    services: dict[str, Service] = {}
+    chains: list[Chain] = []
+    wanted = settings.worker.pools
+    for network_name, network in settings.networks.items():
+        pools = {
+            name: pool
+            for name, pool in settings.pools.items()
+            if pool.network == network_name and (wanted is None or name in wanted)
+        }
+        if not pools:
+            continue
+        if network.chain != "near":
+            raise InvalidSettings(f"networks.{network_name}.chain", f"{network.chain} lanes are not served yet")
+        chain, lanes = _near(network_name, network, pools)
+        chains.append(chain)
+        for lane, pool_name in lanes.items():
+            if lane in services:
+                raise InvalidSettings(f"pools.{pool_name}.keys", "a key serves two pools; one key is one lane")
+            pool = pools[pool_name]
+            spec = LaneSpec(lane, pool_name, queue_limit=pool.queue_limit)
+            policy = Policy(window=pool.window, max_inflight=pool.max_inflight)
+            services[lane] = Service(spec, chain, policy)
+    return services, chains
+
+
+def timing(settings: Settings) -> Timing:
+    lease_ms = int(settings.worker.lease_s * 1000)
+    return Timing(lease_ms=lease_ms, margin_ms=lease_ms // 5, grace_s=settings.worker.grace_s)
+
+
+def endpoints(name: str, network: NetworkSettings) -> list[Endpoint]:
+    return [
+        Endpoint(reveal(f"networks.{name}.rpc[{n}].url", rpc.url), direct=rpc.direct)
+        for n, rpc in enumerate(network.rpc)
+    ]
+
+
+def _near(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -> tuple[Chain, dict[str, str]]:
+    signers: dict[str, Signer] = {}
+    policies: dict[str, NearPolicy] = {}
+    lanes: dict[str, str] = {}
+    for pool_name, pool in pools.items():
+        for source in pool.keys:
+            for account, signer in load_near_keys(source, pool.account):
+                lane = f"near:{name}:{account}:{signer.public_key}"
+                if lane in lanes:
+                    raise InvalidSettings(f"pools.{pool_name}.keys", f"key {signer.public_key} is listed twice")
+                signers[lane], policies[lane], lanes[lane] = signer, near_policy(pool.policy), pool_name
+    facts = NETWORKS.get(name) or NearNetwork()
+    if network.finality is not None:
+        facts = NearNetwork(facts.validity_blocks, facts.epoch_blocks, str(network.finality))
+    return NearChain(name, endpoints(name, network), signers, policies=policies, settings=facts), lanes
+
+
+def near_policy(policy: PolicySettings) -> NearPolicy:
+    given = {
+        name: value for name, value in policy.model_dump().items() if value is not None and name != "harmless_call"
+    }
+    lists = {name: frozenset(value) for name, value in given.items() if isinstance(value, list | frozenset | set)}
+    call = policy.harmless_call
+    harmless = (
+        HarmlessCall(call.receiver_id, call.method_name, call.args.encode(), call.gas) if call is not None else None
+    )
+    return NearPolicy(**{**given, **lists}, harmless_call=harmless)
