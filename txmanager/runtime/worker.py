@@ -86,6 +86,8 @@ class Worker:
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
         self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set when a lane was won, so that its wake-ups are listened to at once."""
         self.ready = False
         """Whether the lanes are registered and the first tick was made."""
         self._log = structlog.get_logger("worker").bind(worker=self.name)
@@ -197,6 +199,7 @@ class Worker:
         owned = OwnedLane(self._context, service.chain, answer.fence, service.policy, answer.lane, valid_until)
         task = asyncio.create_task(self._serve(owned, self._remembered.pop(lane, None)))
         self._held[lane] = _Held(owned, task)
+        self._changed.set()
         self.metrics.leases.labels(lane, "won").inc()
 
     # -- one lane
@@ -250,17 +253,24 @@ class Worker:
     async def _listen(self) -> None:
         """Pass wake-ups on; a lost one costs at most one tick."""
         while True:
-            lanes = list(self._held)
-            if not lanes:
-                await asyncio.sleep(self._timing.tick_s / 4)
-                continue
+            self._changed.clear()
+            waits = {asyncio.create_task(self._wake()), asyncio.create_task(self._changed.wait())}
             try:
-                for lane in await self._ledger.wait_wake(lanes, self._timing.tick_s):
-                    if lane in self._held:
-                        self._held[lane].lane.wake()
-            except TxManagerError as error:
-                self._log.warning("cannot listen", error=str(error))
-                await asyncio.sleep(self._timing.tick_s / 4)
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in waits:
+                    task.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _wake(self) -> None:
+        """One round of listening on every lane held now; a lane won meanwhile starts another."""
+        try:
+            for lane in await self._ledger.wait_wake(list(self._held), self._timing.tick_s):
+                if lane in self._held:
+                    self._held[lane].lane.wake()
+        except TxManagerError as error:
+            self._log.warning("cannot listen", error=str(error))
+            await asyncio.sleep(self._timing.tick_s / 4)
 
     async def _drain(self) -> None:
         """Settle what is in flight, renewing meanwhile; then hand everything back at once."""
