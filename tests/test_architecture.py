@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"core"},
     "api": {"core", "settings", "runtime", "wiring"},
     "devnet": set(),
-    "cli": {"core", "settings", "runtime", "wiring", "client", "api", "devnet", *ADAPTERS},
+    "stack": {"core"},
+    "cli": {"core", "settings", "runtime", "wiring", "client", "api", "devnet", "stack", *ADAPTERS},
     "__main__": {"cli"},
     "": {"core", "settings", "runtime", "client"},
 }

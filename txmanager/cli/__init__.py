@@ -16,7 +16,7 @@ WRONG_SETUP = 2
 """Wrong configuration, a server that is away or refuses us: starting again changes nothing, somebody has to act."""
 
 _GROUPS = ("config", "devnet", "keys")
-_COMMANDS = ("doctor",)
+_COMMANDS = ("doctor", "up")
 
 app = typer.Typer(
     name="txmanager",

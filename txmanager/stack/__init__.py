@@ -1,0 +1,6 @@
+"""The whole system on one machine: embedded Valkey, NEAR devnet, API, workers and sweeper under one supervisor."""
+
+from txmanager.stack.folder import DataFolder
+from txmanager.stack.supervisor import Stack, StackOptions
+
+__all__ = ["DataFolder", "Stack", "StackOptions"]
