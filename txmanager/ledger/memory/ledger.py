@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
+from txmanager.core.errors import Fenced, InvalidInput, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import (
     SWEEP_AFTER_MS,
     Appended,
@@ -170,6 +170,9 @@ class MemoryLedger:
     # -- owners
 
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
+        if not token:
+            raise InvalidInput("token", "must be random and not empty: it is what tells one owner from the next")
+
         def step(now: int) -> Lease:
             store = self.stores.get(lane)
             if store is None:

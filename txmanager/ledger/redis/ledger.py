@@ -12,6 +12,7 @@ from typing import Any
 
 from txmanager.core.errors import (
     Fenced,
+    InvalidInput,
     InvalidSettings,
     LaneClosed,
     NotAllowed,
@@ -242,6 +243,8 @@ class RedisLedger:
         return [*first, *([keys.events(lane)] if events else []), keys.unfinished(lane), keys.finals(lane)]
 
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
+        if not token:
+            raise InvalidInput("token", "must be random and not empty: it is what tells one owner from the next")
         reply = await self._runner.run("lease", self._lane_keys(lane), (owner, token, lease_ms, SCHEMA))
         match reply:
             case [b"leased", epoch, holder, snapshot]:
