@@ -161,6 +161,8 @@ def _decide_alive(
     """Some bytes may still land: look closer, send them again, or make their death provable."""
     noops = [a for a in record.attempts if a.purpose is Purpose.NOOP and not a.dead]
     verdict = seen.reply.verdict if seen.reply else None
+    if record.status is not Status.HELD and now - max(a.signed_at for a in alive) >= policy.hold_after_ms:
+        return Hold("no_proof", {"attempts": [a.name for a in alive], "message": "neither landed nor provably dead"})
     landed = any(seen.sightings.get(a.name, UNSEEN).where in ("included", "final") for a in noops)
     if landed or (seen.overtaken and traits.overtaking_kills):
         return Prove("a higher nonce is on chain")
@@ -178,8 +180,6 @@ def _decide_alive(
     patience = policy.include_within_ms
     if now - seen.sent_at >= patience:
         return Probe((noops or alive)[0], "not included in time")
-    if record.status is not Status.HELD and now - max(a.signed_at for a in alive) >= policy.hold_after_ms:
-        return Hold("no_proof", {"attempts": [a.name for a in alive], "message": "neither landed nor provably dead"})
     return Wait("sent, not seen yet")
 
 
