@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import DURABLE, Server, free_port
+from tests.servers import DURABLE, HOST, Server, free_port
+from tests.servers.proxy import FaultProxy
+from tests.servers.tls import make_certificates
 from txmanager.settings import load
 
 SECRET = "hunter2"
@@ -157,6 +160,17 @@ def test_doctor_speaks_to_sentinel_and_cluster(run, sentinel, cluster):
         said = run("doctor", TXMANAGER__LEDGER__URL=topology.url, TXMANAGER__LEDGER__DURABILITY="replicas")
         assert said.returncode == 0, said.stdout
         assert said.stdout.count("durability replicas, 1 connected") == primaries
+
+
+async def test_doctor_speaks_tls_and_trusts_no_stranger(run, valkey9, tmp_path):
+    certificates = make_certificates(tmp_path)
+    async with FaultProxy(HOST, valkey9.port, tls=certificates.server_context) as proxy:
+        assert proxy.url.startswith("rediss://")
+        trusting = {"SSL_CERT_FILE": str(certificates.authority)}
+        said = await asyncio.to_thread(run, "doctor", TXMANAGER__LEDGER__URL=proxy.url, **trusting)
+        assert said.returncode == 0, said.stdout
+        [line] = failures(await asyncio.to_thread(run, "doctor", TXMANAGER__LEDGER__URL=proxy.url))
+        assert "certificate verify failed" in line
 
 
 def test_doctor_names_a_secret_that_is_not_there(run, tmp_path):

@@ -2,12 +2,13 @@
 
 In RESP mode it knows which reply belongs to which command, so "the reply of the next EVALSHA is lost" means exactly
 that, also inside a pipeline. Silence holds bytes back as a real network does: after `heal` they arrive late, unless
-the connections are dropped.
+the connections are dropped. With `tls` it speaks TLS to the client and plain TCP to the server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -39,8 +40,9 @@ class Fault:
 class FaultProxy:
     """`async with FaultProxy(host, port) as proxy`: connect to `proxy.url` (or `proxy.port`) instead of the server."""
 
-    def __init__(self, host: str, port: int, *, resp: bool = True) -> None:
+    def __init__(self, host: str, port: int, *, resp: bool = True, tls: ssl.SSLContext | None = None) -> None:
         self._target = host, port
+        self._tls = tls
         self._resp = resp
         self._server: asyncio.Server | None = None
         self._links: set[_Link] = set()
@@ -54,7 +56,7 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"redis://{HOST}:{self.port}/0"
+        return f"{'rediss' if self._tls else 'redis'}://{HOST}:{self.port}/0"
 
     # -- accidents that happen once
 
@@ -113,7 +115,7 @@ class FaultProxy:
 
     async def start(self) -> Self:
         self.heal()
-        self._server = await asyncio.start_server(self._accept, HOST, self.port)
+        self._server = await asyncio.start_server(self._accept, HOST, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
