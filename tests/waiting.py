@@ -12,7 +12,11 @@ T = TypeVar("T")
 
 
 async def until(
-    predicate: Callable[[], T | Awaitable[T]], timeout: float = 10.0, *, every: float = 0.02, what: str = ""
+    predicate: Callable[[], Awaitable[T]] | Callable[[], T],
+    timeout: float = 10.0,
+    *,
+    every: float = 0.02,
+    what: str = "",
 ) -> T:
     """Ask again until the answer is truthy, and give it back. Exceptions of the predicate are not swallowed."""
     stop = time.monotonic() + timeout

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.waiting import until
 from txmanager.core.ledger import Claim, Claimed, Entry, Ledger, Settled, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, Intent, Json, LaneSpec, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
@@ -65,8 +65,12 @@ class Stage:
     async def take_over(self, lane: str, old: Fence, owner: str = "w2") -> Fence:
         """Another owner, while the old one still believes in its fence."""
         await self.ledger.renew([old], 1)
-        while (view := await self.ledger.lane(lane)) is not None and view.lease_ms > 0:
-            await asyncio.sleep(0.001)
+
+        async def over() -> bool:
+            view = await self.ledger.lane(lane)
+            return view is None or view.lease_ms == 0
+
+        await until(over, every=0.001)
         return await self.own(lane, owner)
 
     def write(

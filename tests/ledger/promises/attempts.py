@@ -30,9 +30,9 @@ async def refused(stage: Stage, fence: Fence, batch: list[WriteAhead], why: str,
     assert [await stage.ledger.read(w.id) for w in batch] == before
 
 
-def resign(stage: Stage, write: WriteAhead, nonce: int, deaths: list[str], **more: bool) -> WriteAhead:
+def resign(stage: Stage, write: WriteAhead, nonce: int, deaths: list[str], *, counted: bool = False) -> WriteAhead:
     entry = Entry(stage.intent(write.id.key), write.life, 0)
-    return stage.write(entry, nonce, Purpose.RESIGN, stream_id=write.stream_id, deaths=deaths, **more)
+    return stage.write(entry, nonce, Purpose.RESIGN, stream_id=write.stream_id, deaths=deaths, counted=counted)
 
 
 def other(stage: Stage, write: WriteAhead, nonce: int, purpose: Purpose, hash: str = "") -> WriteAhead:

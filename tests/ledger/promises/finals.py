@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import POOL, Stage
 from txmanager.core.errors import NotAllowed
 from txmanager.core.ledger import Claim, Entry
-from txmanager.core.models import IntentId
+from txmanager.core.models import IntentId, Outcome
 from txmanager.core.states import LaneState, Status
 
 SOON = -60_000
@@ -162,10 +164,6 @@ async def bury_compares_life_and_final_state(stage: Stage) -> None:
 
 @promise
 async def retire_of_a_record_that_ended_otherwise_buries_nothing(stage: Stage) -> None:
-    from dataclasses import replace
-
-    from txmanager.core.models import Outcome
-
     fence = await stage.own(await stage.lane())
     [write] = await stage.settled(fence)
     [record] = await stage.ledger.unretired(fence.lane, 9)

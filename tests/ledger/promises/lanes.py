@@ -123,18 +123,16 @@ async def members_are_those_whose_heartbeat_is_fresh(stage: Stage) -> None:
     async def names() -> list[str]:
         return [m.name for m in await stage.ledger.members()]
 
-    await until(lambda: _equals(names, ["w1", "w2"]), every=0.005)
+    async def expired() -> bool:
+        return await names() == ["w1", "w2"]
+
+    await until(expired, every=0.005)
     assert (await stage.ledger.members())[1].lanes == {"near:net:a:1", "near:net:b:2"}
     await stage.ledger.heartbeat(Member("w1", frozenset({"near:net:c:3"})), LONG_MS)
     assert (await stage.ledger.members())[0].lanes == {"near:net:c:3"}
     await stage.ledger.leave("w2")
     await stage.ledger.leave("w2")
     assert await names() == ["w1"]
-
-
-async def _equals(ask: object, wanted: list[str]) -> bool:
-    assert callable(ask)
-    return bool(await ask() == wanted)
 
 
 # -- events
