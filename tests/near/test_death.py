@@ -113,24 +113,24 @@ async def test_a_lagging_node_never_calls_what_landed_dead():
         assert await world.chain.prove_dead(world.lane, attempts) == [None] * 5
 
 
-async def test_a_balancer_marked_direct_by_mistake_never_calls_what_landed_dead():
-    """The nonce from a node that is up to date, the look-up from one that lags: together they look like a proof."""
+@pytest.mark.parametrize("fault", [{"kind": "lag", "blocks": 8}, {"kind": "forget", "blocks": 0}])
+async def test_a_balancer_marked_direct_by_mistake_never_calls_what_landed_dead(fault):
+    """The nonce from a good node, the look-up from one that lags or forgot: together they look like a proof."""
     world = NearWorld(scan_blocks=0)
     _, [landed] = await world.signed(1)
     await world.chain.broadcast(world.lane, [landed])
     world.network.advance(5)
-    world.network.set_fault("lag", node=1, blocks=8)
-    fresh, behind = world.node(0), world.node(1)
-    turn = 0
+    world.network.set_fault(node=1, **fault)
+    good, bad = world.node(0), world.node(1)
+    asked: list[str] = []
 
     async def balancer(method, params):
-        nonlocal turn
-        turn += 1
-        return await (behind if method == "tx" or (method == "status" and turn > 1) else fresh)(method, params)
+        asked.append(method)
+        return await (bad if "tx" in asked else good)(method, params)
 
     world.see((balancer, True, False))
     assert await world.chain.prove_dead(world.lane, [landed]) == [None]
-    assert turn >= 4  # it did get to the end of the proof before it was refused
+    assert asked[:4] == ["status", "query", "tx", "status"]  # refused at the end, not before
 
 
 async def test_a_node_restored_from_a_younger_snapshot_proves_nothing():

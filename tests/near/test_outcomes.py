@@ -115,6 +115,18 @@ async def test_a_delegate_that_fails_inside_is_a_failure_under_a_successful_oute
     assert "sign a new delegate" in outcome.error["message"]
 
 
+async def test_a_delegate_is_judged_by_its_inner_receipt_where_the_outer_one_answers_for_itself():
+    world = NearWorld()
+    wanted = intent("k", "near.delegate", delegate_of(world, increment("fail")))
+    status = await final_status(world, wanted)
+    outer = status["transaction_outcome"]["outcome"]["receipt_ids"][0]
+    for receipt in status["receipts_outcome"]:
+        if receipt["id"] == outer:
+            receipt["outcome"]["status"] = {"SuccessValue": ""}
+    status["status"] = {"SuccessValue": ""}
+    assert judge("near.delegate", wanted.payload, status, "h", 1).status is Status.FAILED
+
+
 async def test_a_delegate_that_ran_is_refused_before_gas_is_spent_again():
     world = NearWorld()
     payload = delegate_of(world, increment())
