@@ -6,23 +6,29 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
 
+@overload
 async def until(
-    predicate: Callable[[], Awaitable[T]] | Callable[[], T],
-    timeout: float = 10.0,
-    *,
-    every: float = 0.02,
-    what: str = "",
-) -> T:
+    predicate: Callable[[], Awaitable[T]], timeout: float = ..., *, every: float = ..., what: str = ...
+) -> T: ...
+
+
+@overload
+async def until(predicate: Callable[[], T], timeout: float = ..., *, every: float = ..., what: str = ...) -> T: ...
+
+
+async def until(
+    predicate: Callable[[], object], timeout: float = 10.0, *, every: float = 0.02, what: str = ""
+) -> object:
     """Ask again until the answer is truthy, and give it back. Exceptions of the predicate are not swallowed."""
     stop = time.monotonic() + timeout
     while True:
         answer = predicate()
-        value = cast(T, await answer if inspect.isawaitable(answer) else answer)
+        value = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         if time.monotonic() >= stop:
