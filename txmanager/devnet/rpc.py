@@ -89,6 +89,7 @@ class Rpc:
         self._methods: dict[str, Callable[[Any, int], Any]] = {
             "status": lambda _params, node: views.status_view(self.network, self.network.view(node)),
             "health": lambda _params, _node: None,
+            "EXPERIMENTAL_protocol_config": lambda _params, _node: views.protocol_config_view(self.network),
             "block": self._block,
             "chunk": self._chunk,
             "gas_price": self._gas_price,

@@ -14,7 +14,7 @@ from typing import Any
 
 import base58
 
-from . import model
+from . import fees, model
 from .model import AccessKey, Account, Block, Outcome, Permission, Receipt, Tx
 from .network import Network, TxStatus, View
 from .status import top_status
@@ -317,4 +317,19 @@ def status_view(network: Network, view: View) -> JSON:
         "node_public_key": "ed25519:" + b58(network.chain.genesis.hash),
         "node_key": None,
         "uptime_sec": int((network.now - oldest.timestamp_ms) / 1000),
+    }
+
+
+def protocol_config_view(network: Network) -> JSON:
+    """The part of the protocol's configuration that holds here; the rest is left out, not invented."""
+    config, chain = network.config, network.chain
+    return {
+        "protocol_version": PROTOCOL_VERSION,
+        "chain_id": config.chain_id,
+        "genesis_height": chain.genesis.height,
+        "transaction_validity_period": config.validity,
+        "gas_limit": config.receipt_gas_limit,
+        "min_gas_price": str(config.gas_price),
+        "max_gas_price": str(config.gas_price),
+        "runtime_config": {"storage_amount_per_byte": str(fees.STORAGE_PRICE)},
     }
