@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.servers.processes import end, spawn
+from tests.servers.processes import end, make_folder, remove_folder, spawn
 from tests.servers.server import Server
 from tests.waiting import until_sync
 
@@ -32,7 +31,7 @@ def count_fsyncs(server: Server) -> Iterator[Fsyncs]:
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("needs strace: install it")
-    folder = Path(tempfile.mkdtemp(prefix="txmanager-strace-"))
+    folder = make_folder("strace")
     trace, log = folder / "trace", folder / "log"
     tracer = spawn(
         [strace, "-f", "-p", str(server.pid), "-e", "trace=fsync,fdatasync", "-e", "signal=none", "-o", str(trace)], log
@@ -43,7 +42,7 @@ def count_fsyncs(server: Server) -> Iterator[Fsyncs]:
     finally:
         # SIGINT detaches and lets the server live.
         end(tracer, signal.SIGINT)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 def _attached(log: Path, ended: int | None) -> bool:

@@ -1,31 +1,35 @@
 """Child processes that end with the test run, also when the run itself is killed.
 
-A reaper process holds the pids; when the pipe from the test run breaks, it ends what is left. Nothing is ever
-stopped by name.
+A reaper process holds the pids and folders; when the pipe from the test run breaks, it ends and removes what is left.
+Nothing is ever stopped by name.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-_REAPER = """
-import os, signal, sys
-alive = set()
+_REAPER = r"""
+import os, shutil, signal, sys
+left = set()
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:
-    (alive.add if line[0] == "+" else alive.discard)(int(line[1:]))
-for pid in alive:
+    (left.add if line[0] == "+" else left.discard)(line[1:].rstrip("\n"))
+for pid in (name for name in left if name.isdigit()):
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(int(pid), signal.SIGKILL)
     except ProcessLookupError:
         pass
+for folder in (name for name in left if not name.isdigit()):
+    shutil.rmtree(folder, ignore_errors=True)
 """
 
 _reaper: tuple[int, subprocess.Popen[str]] | None = None
@@ -63,6 +67,18 @@ def end(child: subprocess.Popen[bytes], with_signal: signal.Signals = signal.SIG
             child.kill()
             child.wait(patience)
     _tell_reaper(f"-{child.pid}")
+
+
+def make_folder(what: str) -> Path:
+    """A folder that goes with the test run, if it is not removed before."""
+    folder = Path(tempfile.mkdtemp(prefix=f"txmanager-{what}-"))
+    _tell_reaper(f"+{folder}")
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    _tell_reaper(f"-{folder}")
 
 
 def free_port() -> int:

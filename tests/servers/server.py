@@ -5,12 +5,9 @@ It can be stopped, killed with -9, paused and restarted: same port, same data.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.servers.binaries import Binary, find_binaries
-from tests.servers.processes import end, free_port, spawn
+from tests.servers.processes import end, free_port, make_folder, remove_folder, spawn
 from tests.waiting import until_sync
 
 HOST = "127.0.0.1"
@@ -45,7 +42,7 @@ class Server:
         self.binary = chosen
         self.password = password
         self.port = free_port()
-        self.directory = Path(tempfile.mkdtemp(prefix="txmanager-server-"))
+        self.directory = make_folder("server")
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._config = {
@@ -153,7 +150,7 @@ class Server:
 
     def close(self) -> None:
         self.kill9()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_folder(self.directory)
 
     def __enter__(self) -> Self:
         try:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import redis
@@ -70,15 +71,16 @@ def test_topologies_with_a_password_still_form(make_cluster, make_sentinel):
 
 
 def test_servers_of_a_killed_run_do_not_outlive_it():
-    program = "from tests.servers import Server; s = Server().start(); print(s.pid, flush=True); input()"
+    program = "from tests.servers import Server; s = Server().start(); print(s.pid, s.directory, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
-        pid = int(run.stdout.readline())
-        os.kill(pid, 0)
+        pid, folder = run.stdout.readline().split()
+        os.kill(int(pid), 0)
         run.send_signal(signal.SIGKILL)
-    until_sync(lambda: _ended(pid), what="the server of the killed run ended")
+    until_sync(lambda: _ended(int(pid)), what="the server of the killed run ended")
+    until_sync(lambda: not Path(folder).exists(), what="its folder is gone")
 
 
 def _ended(pid: int) -> bool:
