@@ -208,6 +208,8 @@ async def test_a_network_whose_periods_nobody_tells_is_refused_not_guessed():
     chain = NearChain("localnet", (), {}, rpc=world.rpc, settings=NearNetwork())
 
     async def mute(method, params):
+        if method == "status":
+            return {"result": {"chain_id": "somebody-elses"}}
         return {"error": {"name": "REQUEST_VALIDATION_ERROR", "cause": {"name": "METHOD_NOT_FOUND"}}}
 
     async def told(method, params):
@@ -218,6 +220,12 @@ async def test_a_network_whose_periods_nobody_tells_is_refused_not_guessed():
         await chain.facts()
     world.see((told, True, False))
     assert (await chain.facts()).validity_blocks == 77
+
+
+async def test_a_network_under_any_name_is_known_by_its_chain_id():
+    world = NearWorld()
+    chain = NearChain("my-own-name", (), {}, rpc=world.rpc)
+    assert (await chain.facts()).validity_blocks == 86_400
 
 
 def test_a_lane_with_somebody_elses_key_is_refused_at_the_start():

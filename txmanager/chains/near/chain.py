@@ -158,14 +158,20 @@ class NearChain:
     # what others ask
 
     async def facts(self) -> Facts:
-        """The network's periods: configured, or read once from a node. Guessing one could call the living dead."""
+        """The network's periods: configured, else told by a node, else known of its chain id. Never guessed: a validity
+        that is too short would call the living dead."""
         if self._facts is None:
             validity, epoch = self.settings.validity_blocks, self.settings.epoch_blocks
             if validity is None or epoch is None:
-                told = await self._protocol_config()
-                validity = validity or views.number(told.get("transaction_validity_period"), "the validity period")
-                epoch = epoch or views.number(told.get("epoch_length"), "epoch_length")
-            self._facts = Facts(validity, epoch)
+                told, known = await self._told_of_network()
+                validity = validity or told.get("transaction_validity_period") or known.validity_blocks
+                epoch = epoch or told.get("epoch_length") or known.epoch_blocks
+            if validity is None or epoch is None:
+                raise Misconfigured(
+                    f"network {self.network!r}: its nodes do not tell their periods; "
+                    "set validity_blocks and epoch_blocks"
+                )
+            self._facts = Facts(views.number(validity, "validity"), views.number(epoch, "epoch_length"))
         return self._facts
 
     async def gas_price(self) -> int:
@@ -202,14 +208,15 @@ class NearChain:
             await self.nonce(lane)
         return self._permissions[lane]
 
-    async def _protocol_config(self) -> Mapping[str, Any]:
+    async def _told_of_network(self) -> tuple[Mapping[str, Any], NearNetwork]:
         try:
-            return views.mapping(await self._ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
-        except RpcError as error:
-            raise Misconfigured(
-                f"network {self.network!r}: its nodes do not tell their validity period ({error}); "
-                "set validity_blocks and epoch_blocks"
-            ) from None
+            told = views.mapping(await self._ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
+        except RpcError:  # many providers do not serve it
+            told = {}
+        chain_id = told.get("chain_id")
+        if chain_id is None:
+            chain_id = views.mapping(await self._ask("status", []), "a status").get("chain_id")
+        return told, NETWORKS.get(str(chain_id), NearNetwork())
 
     def _envelope(self, lane: str, signer: Signer) -> Envelope:
         named = self._lane(lane)
