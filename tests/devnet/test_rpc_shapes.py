@@ -17,7 +17,7 @@ UNKNOWN_HASH = "1" * 31 + "3"
 
 @pytest.fixture
 def alice(devnet):
-    return devnet.account(0)
+    return devnet.account(11)
 
 
 @pytest.fixture
