@@ -23,7 +23,7 @@ from tests.near.strategies import (
     u64,
 )
 from txmanager.chains.near import actions as act
-from txmanager.chains.near.names import LaneId, PublicKey
+from txmanager.chains.near.names import LaneId, PublicKey, b58_text
 from txmanager.chains.near.transaction import Envelope, call_bytes, delegate_digest, sign_delegate
 from txmanager.core.errors import InvalidInput
 from txmanager.signing import Ed25519Signer
@@ -312,6 +312,11 @@ def test_a_damaged_delegate_never_reads_as_something_else(delegate, data):
     except InvalidInput:
         return
     assert read.encode_bare() == damaged
+
+
+@given(st.binary(max_size=70))
+def test_base58_is_everybodys_base58(raw):
+    assert b58_text(raw) == base58.b58encode(raw).decode()
 
 
 @pytest.mark.parametrize("index", [None, 0, 1023])

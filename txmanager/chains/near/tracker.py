@@ -1,7 +1,7 @@
 """Finding many hashes with few questions: one reading of the key tells which nonces can have landed at all.
 
 A nonce above the key's own is not on that node's chain, so its hash is not asked for; a hash seen on the way is asked
-for again only after a new block. What is not seen in time is `unknown`, which proves nothing.
+for again only after new blocks. What is not seen in time is `unknown`, which proves nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.names import LaneId
@@ -29,7 +29,7 @@ class Tracker:
         self._settled = SETTLED[finality]
         self._patience_s = patience_s
         self._seen: OrderedDict[str, tuple[int, Sighting]] = OrderedDict()
-        """Hash to the head it was last asked for at, and what was seen; never a final one."""
+        """Hash to the height from which it is worth asking again, and what was seen; never a final one."""
 
     async def look_up(self, lane_id: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
         group = f"{lane_id}/track"
@@ -45,7 +45,7 @@ class Tracker:
             if key is not None and attempt.nonce > key.nonce:
                 continue
             before = self._seen.get(attempt.hash)
-            if before is not None and key is not None and before[0] >= height:
+            if before is not None and key is not None and height < before[0]:
                 sightings[position] = before[1]
                 continue
             asked[asyncio.create_task(self._one(group, lane, intent, attempt, height))] = position
@@ -77,7 +77,7 @@ class Tracker:
             )
         except RpcError as error:
             if error.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
-                return UNSEEN
+                return self._remember(attempt.hash, UNSEEN, height + 1)
             raise
         status = mapping(told, "a transaction's status").get("final_execution_status")
         if status in self._settled:
@@ -87,8 +87,14 @@ class Tracker:
             return Sighting("final", judge(kind, intent.payload, told, attempt.hash, attempt.nonce), height or None)
         if status not in STATUSES:
             raise BadAnswer("a transaction's final_execution_status is not known here")
-        sighting = Sighting("pending" if status == "NONE" else "included", height=height or None)
-        self._seen[attempt.hash] = (height, sighting)
+        # Nothing is final within two blocks of its inclusion, so the first sighting buys a pause of two.
+        first = self._seen.get(attempt.hash, (0, UNSEEN))[1].where == "unknown"
+        pause = 2 if first and "EXECUTED_OPTIMISTIC" not in self._settled else 1
+        where: Literal["pending", "included"] = "pending" if status == "NONE" else "included"
+        return self._remember(attempt.hash, Sighting(where, height=height or None), height + pause)
+
+    def _remember(self, name: str, sighting: Sighting, again: int) -> Sighting:
+        self._seen[name] = (again, sighting)
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return sighting

@@ -1,0 +1,187 @@
+"""What a node's refusal means. Clients agree on no codes and on few words, so rules read the message, in order.
+
+The message alone counts, in any case and spelling (`OwnNonceAlreadyUsed`, `own nonce already used`), never a code:
+-32005 is a gas limit to one client and a rate limit to another. What no rule knows is `UNKNOWN`: the outcome is
+unknown, the hash is looked up, and the same bytes are sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from txmanager.core.chain import SendReply, Verdict
+from txmanager.rpc.errors import BadAnswer, RateLimited, RpcError, RpcFailure
+
+
+class Refusal(StrEnum):
+    """Everything a node says about bytes it did not take as new."""
+
+    ALREADY_KNOWN = "already_known"
+    NONCE_TOO_LOW = "nonce_too_low"
+    NONCE_GAP = "nonce_gap"
+    NONCE_CONFLICT = "nonce_conflict"
+    REPLACEMENT_UNDERPRICED = "replacement_underpriced"
+    UNDERPRICED = "underpriced"
+    INVALID_FEE = "invalid_fee"
+    FEE_CAP_EXCEEDED = "fee_cap_exceeded"
+    INSUFFICIENT_FUNDS = "insufficient_funds"
+    TYPE_CONFLICT = "type_conflict"
+    DELEGATED_LIMIT = "delegated_limit"
+    POOL_FULL = "pool_full"
+    PERMANENT = "permanent"
+    RATE_LIMITED = "rate_limited"
+    UNAVAILABLE = "unavailable"
+    UNKNOWN = "unknown"
+
+
+VERDICTS: Mapping[Refusal, Verdict] = {
+    Refusal.ALREADY_KNOWN: Verdict.ALREADY_KNOWN,
+    Refusal.NONCE_TOO_LOW: Verdict.NONCE_TOO_LOW,
+    Refusal.NONCE_GAP: Verdict.NONCE_GAP,
+    # Something else sits at our nonce in that pool, ours or not: only a look-up tells.
+    Refusal.NONCE_CONFLICT: Verdict.UNKNOWN,
+    Refusal.REPLACEMENT_UNDERPRICED: Verdict.REPLACEMENT_UNDERPRICED,
+    Refusal.UNDERPRICED: Verdict.UNDERPRICED,
+    Refusal.INVALID_FEE: Verdict.INVALID_FEE,
+    Refusal.FEE_CAP_EXCEEDED: Verdict.FEE_CAP_EXCEEDED,
+    Refusal.INSUFFICIENT_FUNDS: Verdict.INSUFFICIENT_FUNDS,
+    Refusal.TYPE_CONFLICT: Verdict.BUSY,
+    Refusal.DELEGATED_LIMIT: Verdict.BUSY,
+    Refusal.POOL_FULL: Verdict.BUSY,
+    Refusal.PERMANENT: Verdict.PERMANENT,
+    Refusal.RATE_LIMITED: Verdict.RATE_LIMITED,
+    Refusal.UNAVAILABLE: Verdict.UNAVAILABLE,
+    Refusal.UNKNOWN: Verdict.UNKNOWN,
+}
+
+_TX = r"(?:tx|txn|txs|transaction|transactions)"
+_FEE = r"(?:fee|fees|tip|gas price|gas prices|gas tip cap|max fee per gas|fee cap|gas fee cap)"
+
+# The first rule that matches decides. Each group stands before those whose words it may contain.
+_RULES: tuple[tuple[Refusal, str], ...] = (
+    # A contract's own words may quote anything ("execution reverted: nonce too low"): they come first.
+    (Refusal.PERMANENT, r"\brevert(?:ed|s)?\b|invalid opcode|\bout of gas\b|stack (?:under|over)flow"),
+    (
+        Refusal.PERMANENT,
+        r"gas required exceeds allowance|always failing transaction|bad instruction|invalid jump|"
+        r"failed to validate the transaction",
+    ),
+    (Refusal.RATE_LIMITED, r"rate.?limit|too many requests|request limit|\bthrottl|compute units|request (?:rate|count)"),
+    (Refusal.RATE_LIMITED, r"(?:^|http |status(?: code)? )429\b|quota"),
+    # Delegated accounts and reservations before "already" and before gaps.
+    (Refusal.DELEGATED_LIMIT, r"delegat(?:ed|ion|or|ing)\b.*(?:gap|limit|pending|nonce|in.?flight)"),
+    (Refusal.DELEGATED_LIMIT, r"(?:gap|limit|pending|nonce|in.?flight)\b.*\bdelegat(?:ed|ion|or|ing)\b"),
+    (Refusal.TYPE_CONFLICT, r"already reserved|conflicting type|replace (?:a )?blob|(?:with|by) (?:a )?(?:non.?)?blob"),
+    # Fees that contradict each other or a configured cap, before prices that are merely low.
+    (Refusal.FEE_CAP_EXCEEDED, r"exceeds the configured cap|fee ?cap exceeded|exceeds? (?:the )?(?:rpc )?(?:tx|transaction)? ?fee ?cap"),
+    (
+        Refusal.INVALID_FEE,
+        r"(?:priority fee|tip)[^,;]*?(?:higher|greater|bigger|more|above|larger|exceeds?|over)\b[^,;]*?(?:max fee|fee cap)",
+    ),
+    (Refusal.INVALID_FEE, r"(?:max fee|priority fee|tip|gas price)[^,;]*(?:2\^256|bit length|overflow)"),
+    # Replacement before plain prices, and both before "already".
+    (Refusal.REPLACEMENT_UNDERPRICED, r"replacement.*(?:underpriced|not allowed|too low)|(?:could|can)(?:not| not|'t) replace"),
+    (Refusal.REPLACEMENT_UNDERPRICED, r"(?:another|existing) " + _TX + r" with (?:the )?same nonce|not replaced|not enough to replace"),
+    # The same bytes are there.
+    (Refusal.ALREADY_KNOWN, r"already known|known " + _TX + r"\b(?<!unknown transaction)|already (?:imported|exists|in (?:the )?(?:system|mem ?pool|tx ?pool|pool|cache|queue))"),
+    (Refusal.ALREADY_KNOWN, r"same hash|duplicate " + _TX + r"|" + _TX + r" (?:was )?already (?:known|submitted|received|pending|added|mined|sent|there)"),
+    # Nonces. Two numbers that are named tell the direction whatever the words are.
+    (Refusal.NONCE_CONFLICT, r"own nonce already used|nonce (?:is )?already (?:used|taken|in use) (?:in|by) (?:the )?(?:pool|another|mem)"),
+    (Refusal.PERMANENT, r"nonce (?:has|is|at) (?:the )?max|max(?:imum)? nonce|nonce overflow"),
+    (Refusal.NONCE_TOO_LOW, r"nonce (?:is |was )?(?:too )?(?:low|old|stale|small)|old nonce|nonce (?:is |has )?(?:already |been )+used"),
+    (Refusal.NONCE_TOO_LOW, r"low nonce|nonce (?:is )?(?:lower|less|smaller|below) (?:than )?"),
+    (
+        Refusal.NONCE_GAP,
+        r"nonce (?:is |was )?(?:too )?(?:high|far|big|large|distant)|nonce.?gap|gapped.?nonce|future nonce|"
+        r"nonce.*(?:in|too far into) (?:the )?future|too distant|lower nonce|future transaction|missing nonce",
+    ),
+    (Refusal.NONCE_GAP, r"nonce (?:is )?(?:higher|greater|bigger|above) (?:than )?"),
+    # Money. "insufficient gas" is not about money.
+    (Refusal.INSUFFICIENT_FUNDS, r"insufficient (?:\w+ )?(?:funds|balance|payer balance)|not enough (?:funds|balance|money|ether)"),
+    (Refusal.INSUFFICIENT_FUNDS, r"(?:doesn't|does not|don't) have enough (?:funds|balance|money)|overdraft|exceeds (?:\w+ )?(?:account )?balance|overshot"),
+    # Limits of gas, size, type, signature: decidable from the bytes or the chain's rules, no retry helps.
+    (
+        Refusal.PERMANENT,
+        r"intrinsic ?gas|floor data gas|insufficient gas|not enough gas|gas too low|requires at least \d+ gas|"
+        r"gas (?:limit )?(?:is )?(?:too high|too low|exceeded|reached|is above)|(?:exceeds?|above|beyond|over) (?:\w+ ){0,4}(?:gas (?:limit|cap|per)|limit)|"
+        r"gas (?:uint64 )?overflow|int256 overflow|current gas limit|supplied gas",
+    ),
+    (Refusal.PERMANENT, r"oversized|too (?:large|long|short)\b|size (?:is )?(?:exceed|too)|init ?code|max " + _TX + r" size"),
+    (Refusal.PERMANENT, r"chain ?id\b|eip.?155|replay.?protected|signed for another chain|wrong chain|incompatible"),
+    (Refusal.PERMANENT, r"(?:invalid|malformed|bad|missing) (?:\w+ )?(?:signature|sender|signer|v,|transaction v)|failed to (?:resolve sender|recover)|cannot recover"),
+    (Refusal.PERMANENT, r"(?:failed|unable|could not|cannot|can't) (?:to )?(?:decode|parse|deserialize)|\brlp\b|decod(?:e|ing) error|empty " + _TX),
+    (Refusal.PERMANENT, r"(?:type|version) (?:is )?(?:not supported|unsupported)|(?:unsupported|not supported|unknown|invalid) (?:" + _TX + r" )?type|not supported tx"),
+    (Refusal.PERMANENT, r"negative value|(?:not an eoa|is contract|has (?:deployed |byte)?code|non.?account)|not (?:authorized|whitelisted|allowed|permitted)|\bbanned\b"),
+    (Refusal.PERMANENT, r"authori[sz]ation (?:list|tuple)|auth list|\bblobs?\b.*(?:missing|exceed|too many|empty)|(?:missing|empty|too many) (?:\w+ )?blobs?|value below"),
+    # Prices.
+    (Refusal.UNDERPRICED, r"underpriced|" + _FEE + r"[^;]*?(?:too low|below|less than|under|not enough|insufficient|lower than)"),
+    (Refusal.UNDERPRICED, r"(?:insufficient|low|minimum|min) (?:\w+ )?" + _FEE + r"|below (?:\w+ ){0,4}(?:base ?fee|gas price|fee|tip)"),
+    # Queues and nodes.
+    (Refusal.POOL_FULL, r"(?:pool|queue|slots?|mem ?pool)\b.*\bfull|full (?:tx|mem)?.?pool|pool size|too many (?:pending )?" + _TX + r"|account limit|pool (?:is )?overflow"),
+    (Refusal.UNAVAILABLE, r"\bsync(?:ing|hroni[sz]ing)?\b|unavailable|not available|bad gateway|gateway time|time.?d? ?out|timeout|deadline exceeded"),
+    (Refusal.UNAVAILABLE, r"connection (?:refused|reset|closed)|(?:^|http |status(?: code)? )5\d\d\b|shutting down|try again|no (?:healthy )?(?:backend|upstream|peers)"),
+)
+_COMPILED = tuple((refusal, re.compile(pattern)) for refusal, pattern in _RULES)
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SPACES = re.compile(r"[\s_]+")
+_TOLD = (
+    # (what the chain wants, what we gave), in the words of several clients
+    re.compile(r"next nonce:? '?(?P<next>\d+)'?,? (?:tx|transaction) nonce:? '?(?P<ours>\d+)"),
+    re.compile(r"(?:tx|provided nonce):? '?(?P<ours>\d+)'?,? (?:state|current nonce):? '?(?P<next>\d+)"),
+    re.compile(r"expected (?:nonce )?(?:to be )?'?(?P<next>\d+)'?,? (?:but )?got '?(?P<ours>\d+)"),
+    re.compile(r"got '?(?P<ours>\d+)'?,? expected '?(?P<next>\d+)"),
+)
+_ABOUT_NONCES = re.compile(r"nonce|sequence")
+
+
+def normalised(message: str) -> str:
+    """Lower case with single spaces, camel case taken apart: `FeeTooLowToCompete` becomes `fee too low to compete`."""
+    return _SPACES.sub(" ", _CAMEL.sub(" ", message[:2_000])).strip().lower()
+
+
+def read_message(message: str) -> Refusal:
+    text = normalised(message)
+    for refusal, pattern in _COMPILED:
+        if pattern.search(text):
+            return refusal
+    return _by_numbers(text)
+
+
+def _by_numbers(text: str) -> Refusal:
+    """Words that name no direction ("invalid nonce; got 3, expected 5") still name two numbers."""
+    if _ABOUT_NONCES.search(text):
+        for pattern in _TOLD:
+            if told := pattern.search(text):
+                ours, wanted = int(told["ours"]), int(told["next"])
+                if ours != wanted:
+                    return Refusal.NONCE_TOO_LOW if ours < wanted else Refusal.NONCE_GAP
+    return Refusal.UNKNOWN
+
+
+def read_failure(failure: RpcFailure) -> Refusal:
+    if isinstance(failure, RateLimited):
+        return Refusal.RATE_LIMITED
+    if isinstance(failure, RpcError):
+        for words in (failure.message, *_said_in(failure.data)):
+            if (refusal := read_message(words)) is not Refusal.UNKNOWN:
+                return refusal
+        return Refusal.RATE_LIMITED if failure.status == 429 else Refusal.UNKNOWN
+    if isinstance(failure, BadAnswer):
+        return read_message(str(failure).partition(": ")[2])
+    return Refusal.UNAVAILABLE
+
+
+def _said_in(data: Any) -> list[str]:
+    """Some clients put the reason into `data`, as text or inside an object; hex there is a contract's return value."""
+    if isinstance(data, Mapping):
+        data = data.get("message")
+    return [data] if isinstance(data, str) and not data.startswith("0x") else []
+
+
+def classify(failure: RpcFailure) -> SendReply:
+    said = failure.message if isinstance(failure, RpcError) and failure.message else str(failure)
+    return SendReply(VERDICTS[read_failure(failure)], said[:500])
