@@ -10,6 +10,9 @@ import pytest
 import redis.asyncio
 
 from tests.ledger.stage import Stage
+from tests.waiting import until
+from txmanager.core.errors import Unconfirmed
+from txmanager.core.ledger import Claim
 from txmanager.core.models import IntentId
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
@@ -21,10 +24,14 @@ BACKENDS = ("memory", "redis7", "valkey9", "cluster", "sentinel")
 def memory_stage() -> Stage:
     ledger = MemoryLedger()
 
-    async def expire(what: str, id: IntentId, lane: str = "") -> None:
-        if what == "home":
+    async def expire(what: str, id: IntentId | None = None, lane: str = "") -> None:
+        if what == "schema":
+            ledger.stores[lane].schema += 1
+        elif what == "home":
+            assert id is not None
             ledger.homes._homes.pop(id, None)
         else:
+            assert id is not None
             ledger.stores[lane].tombstones.pop(id, None)
 
     return Stage(ledger, expire, lambda **_: ledger)
@@ -41,8 +48,12 @@ async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[St
 
     ledger = again()
 
-    async def expire(what: str, id: IntentId, lane: str = "") -> None:
+    async def expire(what: str, id: IntentId | None = None, lane: str = "") -> None:
         keys = Keys(prefix)
+        if what == "schema":
+            await ledger.runner.plain(keys.lane(lane), ("HINCRBY", keys.lane(lane), "schema", 1))
+            return
+        assert id is not None
         key = keys.home(id) if what == "home" else keys.record(lane, id)
         await ledger.runner.plain(key, ("DEL", key))
 
@@ -51,6 +62,26 @@ async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[St
     finally:
         for one in made:
             await one.close()
+
+
+_confirmed: set[str] = set()
+
+
+async def until_replicas_confirm(url: str) -> None:
+    """A replica that just joined acknowledges nothing for up to a second; its primary counts it already."""
+    if url in _confirmed:
+        return
+    async with redis_stage(url, "warm-up", durability="replicas", timeout_s=5.0) as made:
+        claims = [Claim(IntentId("p", str(n)), "v1:x", "near:net:a:1", "life") for n in range(32)]
+
+        async def confirmed() -> bool:
+            try:
+                return bool(await made.ledger.claim(claims))
+            except Unconfirmed:
+                return False
+
+        await until(confirmed, what="every primary has a replica that acknowledges")
+    _confirmed.add(url)
 
 
 def durability_of(backend: str) -> str:
@@ -69,6 +100,8 @@ async def stage(backend: str, request: pytest.FixtureRequest, prefix: str) -> As
         yield memory_stage()
         return
     url = request.getfixturevalue(backend).url
+    if durability_of(backend) == "replicas":
+        await until_replicas_confirm(url)
     async with redis_stage(url, prefix, durability=durability_of(backend), timeout_s=5.0) as made:
         yield made
 

@@ -22,7 +22,8 @@ LONG_MS = 600_000
 class Stage:
     ledger: Ledger
     expire: Callable[..., Any]
-    """`await expire("home", id)` or `expire("tombstone", id, lane)`: the moment its time is over."""
+    """`await expire("home", id)` or `expire("tombstone", id, lane)`: the moment its time is over.
+    `expire("schema", lane=lane)`: the moment an operator raised the lane's schema above ours."""
     again: Callable[..., Ledger]
     """Another client of the same store; keyword arguments as of the backend."""
     names: itertools.count[int] = field(default_factory=lambda: itertools.count(1))

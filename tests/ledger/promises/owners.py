@@ -69,6 +69,16 @@ async def lane_nobody_registered_or_closed_is_not_leased(stage: Stage) -> None:
 
 
 @promise
+async def lane_of_a_newer_schema_is_not_leased(stage: Stage) -> None:
+    lane = await stage.lane()
+    await stage.expire("schema", lane=lane)
+    assert (await stage.ledger.lease(lane, "w1", "t1", LONG_MS)).word == "schema"
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    assert (view.owner, view.epoch) == ("", 0)
+
+
+@promise
 async def renew_answers_depth_state_and_asks_of_each_lane(stage: Stage) -> None:
     a, b = await stage.lane("near:net:a:1"), await stage.lane("near:net:b:2")
     fence_a, fence_b = await stage.own(a), await stage.own(b)

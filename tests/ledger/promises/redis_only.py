@@ -1,0 +1,316 @@
+"""What Redis makes possible to break and memory does not: writes on replay, a full server, the registry's order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.ledger.promises.attempts import resign, taken
+from tests.ledger.promises.registry import Promise
+from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
+from txmanager.core.errors import MemoryFull
+from txmanager.core.ledger import Member, Route
+from txmanager.core.models import IntentId, LaneSpec, Outcome, failure
+from txmanager.core.states import LaneState, Status
+from txmanager.ledger.redis import RedisLedger, codec
+from txmanager.ledger.redis.keys import Keys
+from txmanager.ledger.redis.runner import Call
+
+REDIS_PROMISES: dict[str, Promise] = {}
+
+
+def redis_promise(check: Promise) -> Promise:
+    REDIS_PROMISES[check.__name__] = check
+    return check
+
+
+def redis_of(stage: Stage) -> RedisLedger:
+    assert isinstance(stage.ledger, RedisLedger)
+    return stage.ledger
+
+
+# -- WAIT means nothing unless the script wrote
+
+
+async def dirty(ledger: RedisLedger) -> int:
+    [info] = await ledger.runner.plain("x", ("INFO", "persistence"))
+    fields = dict(line.split(b":", 1) for line in info.split(b"\r\n") if b":" in line)
+    return int(fields[b"rdb_changes_since_last_save"])
+
+
+@redis_promise
+async def replay_of_every_durable_call_writes(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    calls: list[Call] = []
+    run_many = ledger.runner.run_many
+
+    async def listening(batch: Sequence[Call], *, durable: bool = False) -> list[Any]:
+        calls.extend(batch if durable else [])
+        return await run_many(batch, durable=durable)
+
+    ledger.runner.run_many = listening  # type: ignore[assignment, method-assign]
+
+    async def all_write() -> None:
+        for call in list(calls):
+            before = await dirty(ledger)
+            await run_many([call])
+            assert await dirty(ledger) > before, f"{call.script} answered without a write"
+
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [one, two] = await stage.inflight(fence, 2)
+    await all_write()
+    await ledger.cancel(one.id)
+    failed = Outcome(Status.FAILED, error=failure("x", "y", new_key_helps=True))
+    await ledger.settle(fence, [replace(stage.done(one), outcome=failed, deaths={one.attempt.name: {}})])
+    await ledger.settle(fence, [stage.done(two)])
+    await ledger.set_lane(lane, LaneState.DRAINING, "why")
+    await all_write()
+    await ledger.retire(await ledger.unretired(lane, 9))
+    await ledger.move(one.id, one.life, lane, "near:net:b:2")
+    await ledger.alias(one.id, stage.intent(one.id.key).fingerprint, two.id)
+    calls[:] = [c for c in calls if c.script not in ("cancel", "settle", "record_attempts")]  # answered "gone" now
+    await all_write()
+    assert {c.script for c in calls} >= {
+        "claim",
+        "append",
+        "baseline",
+        "set_lane",
+        "register",
+        "retire_home",
+        "move",
+        "alias",
+    }
+
+
+# -- a full server
+
+
+@asynccontextmanager
+async def full(ledger: RedisLedger) -> AsyncIterator[None]:
+    """A real limit far below what is used: every write that needs memory is refused."""
+    await ledger.runner.plain("x", ("CONFIG", "SET", "maxmemory", "1"))
+    try:
+        yield
+    finally:
+        await ledger.runner.plain("x", ("CONFIG", "SET", "maxmemory", "0"))
+
+
+def under_full_memory(step: Callable[[Stage], Awaitable[Callable[[], Awaitable[object]]]]) -> None:
+    """`step` prepares and answers what must still succeed when memory is full."""
+
+    async def check(stage: Stage) -> None:
+        act = await step(stage)
+        async with full(redis_of(stage)):
+            await act()
+
+    check.__name__ = f"full_server_lets_{step.__name__}"
+    redis_promise(check)
+
+
+@under_full_memory
+async def lease(stage: Stage) -> Callable[[], Awaitable[object]]:
+    lane, used = await stage.lane(), await stage.lane("near:net:b:2")
+    mine = await stage.ledger.lease(used, "w1", "mine", LONG_MS)
+
+    async def act() -> None:
+        assert (await stage.ledger.lease(lane, "w1", "token", LONG_MS)).word == "leased"
+        assert (await stage.ledger.lease(used, "w1", "mine", LONG_MS)).fence == mine.fence
+
+    return act
+
+
+@under_full_memory
+async def renew_and_release(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+
+    async def act() -> None:
+        assert (await stage.ledger.renew([fence], LONG_MS))[0].word == "renewed"
+        assert await stage.ledger.release(fence)
+
+    return act
+
+
+@under_full_memory
+async def a_lane_be_baselined_and_vouched_for(stage: Stage) -> Callable[[], Awaitable[object]]:
+    lease = await stage.ledger.lease(await stage.lane(), "w1", "t", LONG_MS)
+    assert lease.fence is not None
+    assert lease.lane is not None
+    fence, found = lease.fence, lease.lane.replication_id
+
+    async def act() -> None:
+        assert await stage.ledger.baseline(fence, BASE) == BASE
+        assert await stage.ledger.vouch(fence, found, "elsewhere")
+
+    return act
+
+
+@under_full_memory
+async def write_ahead(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+    batch = await taken(stage, fence, 2)
+
+    async def act() -> None:
+        assert await stage.ledger.take(fence, 9)
+        assert await stage.ledger.record_attempts(fence, BASE, batch) == BASE + 2
+        again = resign(stage, batch[0], BASE + 2, [batch[0].attempt.name])
+        assert await stage.ledger.record_attempts(fence, BASE + 2, [again]) == BASE + 3
+
+    return act
+
+
+@under_full_memory
+async def settle_and_retire(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+    batch = await stage.inflight(fence, 2)
+
+    async def act() -> None:
+        assert [a.word for a in await stage.ledger.settle(fence, [stage.done(w) for w in batch], BASE)] == [
+            "settled"
+        ] * 2
+        assert await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 9)) == 2
+        assert (await stage.read(batch[0])).status is Status.DONE
+
+    return act
+
+
+@under_full_memory
+async def cancel_of_a_queued(stage: Stage) -> Callable[[], Awaitable[object]]:
+    [entry] = await stage.queued(await stage.lane())
+
+    async def act() -> None:
+        assert (await stage.ledger.cancel(entry.intent.id)).status is Status.CANCELLED
+
+    return act
+
+
+@under_full_memory
+async def hold(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+
+    async def act() -> None:
+        assert await stage.ledger.hold(fence, write.id, write.life, "why", {})
+
+    return act
+
+
+@under_full_memory
+async def an_operator_be_heard(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+    write = await stage.held(fence)
+
+    async def act() -> None:
+        assert (await stage.ledger.resolve(write.id, {"verb": "track"})).directive
+        assert await stage.ledger.answer(fence, write.id, write.life)
+
+    return act
+
+
+@under_full_memory
+async def a_lane_be_stopped(stage: Stage) -> Callable[[], Awaitable[object]]:
+    lane = await stage.lane()
+
+    async def act() -> None:
+        await stage.ledger.set_lane(lane, LaneState.PAUSED, "funds")
+
+    return act
+
+
+@under_full_memory
+async def producers_know_of_it(stage: Stage) -> Callable[[], Awaitable[object]]:
+    """The registry has to follow the lane."""
+    lane = await stage.lane()
+
+    async def act() -> None:
+        await stage.ledger.set_lane(lane, LaneState.DRAINING)
+        assert [r.state for r in await stage.ledger.routes()] == [LaneState.DRAINING]
+
+    return act
+
+
+@under_full_memory
+async def workers_come_up(stage: Stage) -> Callable[[], Awaitable[object]]:
+    lane = await stage.lane()
+
+    async def act() -> None:
+        await stage.lane(lane)
+
+    return act
+
+
+@under_full_memory
+async def workers_stay_alive(stage: Stage) -> Callable[[], Awaitable[object]]:
+    async def act() -> None:
+        await stage.ledger.heartbeat(Member("w1", frozenset()), LONG_MS)
+        assert len(await stage.ledger.members()) == 1
+
+    return act
+
+
+@redis_promise
+async def full_server_pushes_producers_back_before_the_claim(stage: Stage) -> None:
+    lane = await stage.lane()
+    entry = await stage.entry(lane)
+    ledger = stage.again()
+    async with full(redis_of(stage)):
+        with pytest.raises(MemoryFull, match="nothing was accepted"):
+            await stage.ledger.append(lane, [entry])
+        fresh = Stage(ledger, stage.expire, stage.again)
+        with pytest.raises(MemoryFull, match="of 1 bytes"):
+            await fresh.claim(stage.intent("never"), lane)
+    assert await stage.ledger.read(IntentId(POOL, "never")) is None
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    assert (view.depth, view.last_id) == (0, "0-0")
+    assert await stage.ledger.events(lane) == []
+
+
+# -- the registry
+
+
+@redis_promise
+async def late_news_never_overwrites_newer_news_of_a_lane(stage: Stage) -> None:
+    """Two changes reach the registry in the wrong order."""
+    lane = await stage.lane()
+    ledger = redis_of(stage)
+    await ledger.set_lane(lane, LaneState.PAUSED)
+    keys = Keys(ledger._keys.prefix)
+    snapshot = await ledger.runner.run("lane", ledger._lane_keys(lane))
+    await ledger.set_lane(lane, LaneState.ACTIVE)
+    late = (lane, codec.revision(snapshot), codec.dumps([POOL, 1, "paused"]))
+    assert await ledger.runner.run("publish", [keys.registry], late) == 0
+    assert await ledger.routes() == [Route(lane, POOL, 1, LaneState.ACTIVE)]
+
+
+@redis_promise
+async def listing_lanes_heals_a_registry_nobody_told(stage: Stage) -> None:
+    """Whoever changed the lane died before it published."""
+    lane = await stage.lane()
+    ledger = redis_of(stage)
+    key = ledger._keys.lane(lane)
+    await ledger.runner.plain(key, ("HSET", key, "state", "draining"), ("HINCRBY", key, "rev", 1))
+    assert [r.state for r in await ledger.routes()] == [LaneState.ACTIVE]
+    assert [v.state for v in await ledger.lanes()] == [LaneState.DRAINING]
+    assert [r.state for r in await ledger.routes()] == [LaneState.DRAINING]
+
+
+@redis_promise
+async def group_read_leaves_nothing_pending_that_ended(stage: Stage) -> None:
+    """What an operator sees with XPENDING: handed out and not ended, nothing else."""
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    batch = await stage.inflight(fence, 3)
+    [queued] = await stage.queued(lane)
+    await stage.ledger.take(fence, 9)
+    await stage.ledger.settle(fence, [stage.done(batch[0])])
+    await stage.ledger.cancel(queued.intent.id)
+    ledger = redis_of(stage)
+    queue = ledger._keys.queue(lane)
+    [pending, length] = await ledger.runner.plain(queue, ("XPENDING", queue, "lane"), ("XLEN", queue))
+    assert (pending[0], length) == (2, 2)
+    assert await stage.ledger.register(LaneSpec(lane, POOL))
