@@ -58,73 +58,146 @@ VERDICTS: Mapping[Refusal, Verdict] = {
 }
 
 _TX = r"(?:tx|txn|txs|transaction|transactions)"
-_FEE = r"(?:fee|fees|tip|gas price|gas prices|gas tip cap|max fee per gas|fee cap|gas fee cap)"
+_FEE = r"(?:fees?|tip|gas prices?|gas tip cap|max fee per gas|gas fee cap|fee cap)"
+_LESS = r"(?:too low|below|less than|under|not enough|insufficient|lower than)"
+_MORE = r"(?:higher|greater|bigger|more|above|larger|exceeds?|over)"
 
-# The first rule that matches decides. Each group stands before those whose words it may contain.
-_RULES: tuple[tuple[Refusal, str], ...] = (
+# The first rule that matches decides. Each stands before those whose words it may contain.
+_RULES: tuple[tuple[Refusal, tuple[str, ...]], ...] = (
     # A contract's own words may quote anything ("execution reverted: nonce too low"): they come first.
-    (Refusal.PERMANENT, r"\brevert(?:ed|s)?\b|invalid opcode|\bout of gas\b|stack (?:under|over)flow"),
     (
         Refusal.PERMANENT,
-        r"gas required exceeds allowance|always failing transaction|bad instruction|invalid jump|"
-        r"failed to validate the transaction",
+        (
+            r"\brevert(?:ed|s)?\b|invalid opcode|bad instruction|invalid jump|\bout of gas\b|stack (?:under|over)flow",
+            r"gas required exceeds allowance|always failing transaction|failed to validate the transaction",
+        ),
     ),
-    (Refusal.RATE_LIMITED, r"rate.?limit|too many requests|request limit|\bthrottl|compute units|request (?:rate|count)"),
-    (Refusal.RATE_LIMITED, r"(?:^|http |status(?: code)? )429\b|quota"),
-    # Delegated accounts and reservations before "already" and before gaps.
-    (Refusal.DELEGATED_LIMIT, r"delegat(?:ed|ion|or|ing)\b.*(?:gap|limit|pending|nonce|in.?flight)"),
-    (Refusal.DELEGATED_LIMIT, r"(?:gap|limit|pending|nonce|in.?flight)\b.*\bdelegat(?:ed|ion|or|ing)\b"),
-    (Refusal.TYPE_CONFLICT, r"already reserved|conflicting type|replace (?:a )?blob|(?:with|by) (?:a )?(?:non.?)?blob"),
+    (
+        Refusal.RATE_LIMITED,
+        (
+            r"rate.?limit|too many requests|request limit|request (?:rate|count)|compute units|quota",
+            r"\bthrottl|slow down|(?:^|http |status(?: code)? )429\b",
+        ),
+    ),
+    # An endpoint that refuses to serve us says nothing about the bytes.
+    (Refusal.UNAVAILABLE, (r"\bmethod\b|api.?key|unauthori[sz]ed|forbidden|access denied|took too long",)),
+    # Delegated accounts and reservations, before "already" and before gaps.
+    (
+        Refusal.DELEGATED_LIMIT,
+        (
+            r"\bdelegat(?:ed|ion|or|ing)\b.*(?:gap|limit|pending|nonce|in.?flight)",
+            r"(?:gap|limit|pending|nonce|in.?flight)\b.*\bdelegat(?:ed|ion|or|ing)\b",
+        ),
+    ),
+    (
+        Refusal.TYPE_CONFLICT,
+        (r"already reserved|conflicting type|replace (?:a )?blob|(?:with|by) (?:a )?(?:non.?)?blob",),
+    ),
     # Fees that contradict each other or a configured cap, before prices that are merely low.
-    (Refusal.FEE_CAP_EXCEEDED, r"exceeds the configured cap|fee ?cap exceeded|exceeds? (?:the )?(?:rpc )?(?:tx|transaction)? ?fee ?cap"),
+    (
+        Refusal.FEE_CAP_EXCEEDED,
+        (r"exceeds the configured cap|fee ?cap exceeded|exceeds? (?:the )?(?:rpc )?(?:tx |transaction )?fee ?cap",),
+    ),
     (
         Refusal.INVALID_FEE,
-        r"(?:priority fee|tip)[^,;]*?(?:higher|greater|bigger|more|above|larger|exceeds?|over)\b[^,;]*?(?:max fee|fee cap)",
+        (
+            rf"(?:priority fee|\btip\b)[^,;]*?{_MORE}\b[^,;]*?(?:max fee|fee cap)",
+            r"(?:max fee|fee cap)[^,;]*?(?:lower|less|smaller|below|under)\b[^,;]*?(?:priority fee|\btip\b)",
+            r"(?:max fee|priority fee|\btip\b|gas price)[^,;]*(?:2\^256|bit length|overflow)",
+        ),
     ),
-    (Refusal.INVALID_FEE, r"(?:max fee|priority fee|tip|gas price)[^,;]*(?:2\^256|bit length|overflow)"),
-    # Replacement before plain prices, and both before "already".
-    (Refusal.REPLACEMENT_UNDERPRICED, r"replacement.*(?:underpriced|not allowed|too low)|(?:could|can)(?:not| not|'t) replace"),
-    (Refusal.REPLACEMENT_UNDERPRICED, r"(?:another|existing) " + _TX + r" with (?:the )?same nonce|not replaced|not enough to replace"),
-    # The same bytes are there.
-    (Refusal.ALREADY_KNOWN, r"already known|known " + _TX + r"\b(?<!unknown transaction)|already (?:imported|exists|in (?:the )?(?:system|mem ?pool|tx ?pool|pool|cache|queue))"),
-    (Refusal.ALREADY_KNOWN, r"same hash|duplicate " + _TX + r"|" + _TX + r" (?:was )?already (?:known|submitted|received|pending|added|mined|sent|there)"),
-    # Nonces. Two numbers that are named tell the direction whatever the words are.
-    (Refusal.NONCE_CONFLICT, r"own nonce already used|nonce (?:is )?already (?:used|taken|in use) (?:in|by) (?:the )?(?:pool|another|mem)"),
-    (Refusal.PERMANENT, r"nonce (?:has|is|at) (?:the )?max|max(?:imum)? nonce|nonce overflow"),
-    (Refusal.NONCE_TOO_LOW, r"nonce (?:is |was )?(?:too )?(?:low|old|stale|small)|old nonce|nonce (?:is |has )?(?:already |been )+used"),
-    (Refusal.NONCE_TOO_LOW, r"low nonce|nonce (?:is )?(?:lower|less|smaller|below) (?:than )?"),
+    # Replacements, before plain prices; both before "already".
+    (
+        Refusal.REPLACEMENT_UNDERPRICED,
+        (
+            r"replacement.*(?:underpriced|not allowed|too low)|(?:could|can)(?:not| not|'t) replace|not replaced",
+            rf"(?:another|existing) {_TX} with (?:the )?same nonce|same nonce.*too low|higher priority",
+        ),
+    ),
+    (
+        Refusal.ALREADY_KNOWN,
+        (
+            rf"\bknown {_TX}\b|already known|already (?:imported|exists)|same hash|duplicate {_TX}",
+            r"already in (?:the )?(?:system|mem ?pool|tx ?pool|pool|cache|queue)",
+            rf"{_TX} (?:was )?already (?:submitted|received|pending|added|mined|sent|there)",
+        ),
+    ),
+    (
+        Refusal.NONCE_CONFLICT,
+        (
+            r"own nonce already used",
+            r"nonce (?:is )?already (?:used|taken|in use) (?:in|by) (?:the )?(?:pool|another|mem)",
+        ),
+    ),
+    (Refusal.PERMANENT, (r"nonce (?:has|is|at) (?:the )?max|max(?:imum)? nonce|nonce overflow",)),
+    (
+        Refusal.NONCE_TOO_LOW,
+        (
+            r"nonce (?:is |was )?(?:too )?(?:low|old|stale|small)|nonce (?:is |has )?(?:already |been )+used",
+            r"(?:\blow|old|stale|used) nonce|nonce (?:is )?(?:lower|less|smaller|below)",
+        ),
+    ),
     (
         Refusal.NONCE_GAP,
-        r"nonce (?:is |was )?(?:too )?(?:high|far|big|large|distant)|nonce.?gap|gapped.?nonce|future nonce|"
-        r"nonce.*(?:in|too far into) (?:the )?future|too distant|lower nonce|future transaction|missing nonce",
+        (
+            r"nonce (?:is |was )?(?:too )?(?:high|far|big|large|distant)|nonce.?gap|gapped.?nonce|missing nonce",
+            r"future nonce|nonce.*in (?:the )?future|too distant|lower nonce|future transaction",
+            r"nonce (?:is )?(?:higher|greater|bigger|above)",
+        ),
     ),
-    (Refusal.NONCE_GAP, r"nonce (?:is )?(?:higher|greater|bigger|above) (?:than )?"),
     # Money. "insufficient gas" is not about money.
-    (Refusal.INSUFFICIENT_FUNDS, r"insufficient (?:\w+ )?(?:funds|balance|payer balance)|not enough (?:funds|balance|money|ether)"),
-    (Refusal.INSUFFICIENT_FUNDS, r"(?:doesn't|does not|don't) have enough (?:funds|balance|money)|overdraft|exceeds (?:\w+ )?(?:account )?balance|overshot"),
-    # Limits of gas, size, type, signature: decidable from the bytes or the chain's rules, no retry helps.
+    (
+        Refusal.INSUFFICIENT_FUNDS,
+        (
+            r"insufficient (?:\w+ )?(?:funds|balance)|not enough (?:funds|balance|money|ether)|overdraft|overshot",
+            r"(?:doesn't|does not|don't) have enough (?:funds|balance|money)|exceeds (?:\w+ )?(?:account )?balance",
+        ),
+    ),
+    # Gas limits, sizes, types, signatures: the bytes or the chain's rules decide, no retry helps.
     (
         Refusal.PERMANENT,
-        r"intrinsic ?gas|floor data gas|insufficient gas|not enough gas|gas too low|requires at least \d+ gas|"
-        r"gas (?:limit )?(?:is )?(?:too high|too low|exceeded|reached|is above)|(?:exceeds?|above|beyond|over) (?:\w+ ){0,4}(?:gas (?:limit|cap|per)|limit)|"
-        r"gas (?:uint64 )?overflow|int256 overflow|current gas limit|supplied gas",
+        (
+            r"intrinsic ?gas|floor data gas|insufficient gas|not enough gas|requires at least \d+ gas|supplied gas",
+            r"(?<!per )gas (?:limit )?(?:is )?(?:too high|too low|exceeded|reached|is above)|current gas limit",
+            r"(?:exceeds?|above|beyond|over) (?:\w+ ){0,4}(?:gas (?:limit|cap|per)|limit)",
+            r"gas (?:uint64 )?overflow|int256 overflow|negative value|value below",
+            rf"oversized|too (?:large|long|short)\b|size (?:is )?(?:exceed|too)|max {_TX} size|init ?code",
+            r"(?:invalid|wrong|incorrect|unexpected|unsupported) (?:\w+ )?chain ?id\b|signed for another chain",
+            r"chain ?id\b.*(?:support|requir|mismatch|want|expect)|eip.?155|replay.?protected|wrong chain",
+            r"(?:invalid|malformed|bad|missing) (?:\w+ )?(?:signature|sender|signer)|failed to (?:resolve|recover)",
+            r"(?:failed|unable|could not|cannot|can't) (?:to )?(?:decode|parse|deserialize|unmarshal)",
+            r"\brlp\b|decod(?:e|ing) error",
+            rf"empty {_TX}|(?:unsupported|not supported|unknown|invalid) (?:{_TX} )?type|not supported tx",
+            r"(?:type|version) (?:is )?(?:not supported|unsupported)",
+            r"not an eoa|is contract|has (?:deployed |byte)?code|non.?account|\bbanned\b",
+            r"not (?:authorized|whitelisted|allowed|permitted)|authori[sz]ation (?:list|tuple)|auth list",
+            r"\bblobs?\b.*(?:missing|exceed|too many|empty)|(?:missing|empty|too many) (?:\w+ )?blobs?",
+        ),
     ),
-    (Refusal.PERMANENT, r"oversized|too (?:large|long|short)\b|size (?:is )?(?:exceed|too)|init ?code|max " + _TX + r" size"),
-    (Refusal.PERMANENT, r"chain ?id\b|eip.?155|replay.?protected|signed for another chain|wrong chain|incompatible"),
-    (Refusal.PERMANENT, r"(?:invalid|malformed|bad|missing) (?:\w+ )?(?:signature|sender|signer|v,|transaction v)|failed to (?:resolve sender|recover)|cannot recover"),
-    (Refusal.PERMANENT, r"(?:failed|unable|could not|cannot|can't) (?:to )?(?:decode|parse|deserialize)|\brlp\b|decod(?:e|ing) error|empty " + _TX),
-    (Refusal.PERMANENT, r"(?:type|version) (?:is )?(?:not supported|unsupported)|(?:unsupported|not supported|unknown|invalid) (?:" + _TX + r" )?type|not supported tx"),
-    (Refusal.PERMANENT, r"negative value|(?:not an eoa|is contract|has (?:deployed |byte)?code|non.?account)|not (?:authorized|whitelisted|allowed|permitted)|\bbanned\b"),
-    (Refusal.PERMANENT, r"authori[sz]ation (?:list|tuple)|auth list|\bblobs?\b.*(?:missing|exceed|too many|empty)|(?:missing|empty|too many) (?:\w+ )?blobs?|value below"),
-    # Prices.
-    (Refusal.UNDERPRICED, r"underpriced|" + _FEE + r"[^;]*?(?:too low|below|less than|under|not enough|insufficient|lower than)"),
-    (Refusal.UNDERPRICED, r"(?:insufficient|low|minimum|min) (?:\w+ )?" + _FEE + r"|below (?:\w+ ){0,4}(?:base ?fee|gas price|fee|tip)"),
-    # Queues and nodes.
-    (Refusal.POOL_FULL, r"(?:pool|queue|slots?|mem ?pool)\b.*\bfull|full (?:tx|mem)?.?pool|pool size|too many (?:pending )?" + _TX + r"|account limit|pool (?:is )?overflow"),
-    (Refusal.UNAVAILABLE, r"\bsync(?:ing|hroni[sz]ing)?\b|unavailable|not available|bad gateway|gateway time|time.?d? ?out|timeout|deadline exceeded"),
-    (Refusal.UNAVAILABLE, r"connection (?:refused|reset|closed)|(?:^|http |status(?: code)? )5\d\d\b|shutting down|try again|no (?:healthy )?(?:backend|upstream|peers)"),
+    (
+        Refusal.UNDERPRICED,
+        (
+            rf"underpriced|{_FEE}[^;]*?{_LESS}",
+            rf"(?:insufficient|low|minimum|min) (?:\w+ )?{_FEE}|below (?:\w+ ){{0,4}}(?:base ?fee|gas price|fee|tip)",
+        ),
+    ),
+    (
+        Refusal.POOL_FULL,
+        (
+            r"(?:pool|queue|slots?|mem ?pool)\b.*\bfull|full (?:tx|mem)?.?pool|pool size|pool (?:is )?overflow",
+            rf"too many (?:pending )?{_TX}|account limit|{_TX} per (?:account|sender)",
+        ),
+    ),
+    (
+        Refusal.UNAVAILABLE,
+        (
+            r"\bsync(?:ing|hroni[sz]ing)?\b|unavailable|not available|not healthy|shutting down|try again",
+            r"bad gateway|gateway time|time.?d? ?out|deadline exceeded|(?:^|http |status(?: code)? )5\d\d\b",
+            r"connection (?:refused|reset|closed)|disconnect|upstream|no (?:backend|peers)",
+        ),
+    ),
 )
-_COMPILED = tuple((refusal, re.compile(pattern)) for refusal, pattern in _RULES)
+_COMPILED = tuple((refusal, re.compile("|".join(patterns))) for refusal, patterns in _RULES)
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SPACES = re.compile(r"[\s_]+")

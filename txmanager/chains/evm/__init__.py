@@ -1,0 +1,1 @@
+"""EVM: codec, intents, fees, verdicts, and `EvmChain`, which makes them a `Chain`."""
