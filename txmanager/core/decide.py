@@ -46,7 +46,11 @@ class Observation:
     clear: bool = False
     """Every other nonce of the lane is included, dead or held: a re-sign can overtake nobody."""
     idle: bool = False
-    """The lane has no other attempt that may still land, and nothing queued that would."""
+    """The lane has no other attempt that may still land, and nothing that is about to be sent would."""
+    unproven: bool = False
+    """A proof of death was asked for, and there is none."""
+    killable: bool = True
+    """Whether the lane's key can sign a no-op at all."""
 
 
 # -- steps
@@ -92,8 +96,9 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Record and send a no-op that makes the intent's death provable."""
+    """Record and send a no-op that makes the intent's death provable; `why` is kept with it."""
 
+    why: str
     reason: str
 
 
@@ -122,15 +127,18 @@ _INNOCENT = ("overtaken", "expired")
 
 
 def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, now: int) -> Step:
+    if record.status.final or not record.effects:
+        return Wait("nothing of it is in flight")
     for attempt in record.effects:
         sighting = seen.sightings.get(attempt.name, UNSEEN)
-        if sighting.where == "final":
-            assert sighting.outcome is not None
+        if sighting.where == "final" and sighting.outcome is not None:
             outcome = replace(sighting.outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             return Settle(outcome, "a hash of the intent is final")
-    if any(seen.sightings.get(a.name, UNSEEN).where == "included" for a in record.effects):
+    if any(_on_chain(a, seen) for a in record.effects):
         return Wait("included, not final yet")
     deaths = {a.name: _evidence(seen.proofs[a.name]) for a in record.live if a.name in seen.proofs}
+    if record.status is Status.HELD and record.directive and record.directive.get("force") is True:
+        deaths |= {a.name: _forced(record.directive) for a in record.effects if not a.dead and a.name not in deaths}
     alive = [a for a in record.effects if not a.dead and a.name not in deaths]
     if alive:
         return _decide_alive(record, alive, seen, policy, traits, now)
@@ -144,10 +152,10 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
     if (why := _doomed(record, seen)) is not None:
         error = failure("rejected", why, new_key_helps=True)
         return Settle(Outcome(Status.FAILED, error=error), "rejected, and proven dead", deaths)
-    asked = _verb(record) == "resign"
+    asked = record.status is Status.HELD and _verb(record) == "resign"
     if record.status is Status.HELD and not asked:
         return Wait("held: an operator decides")
-    counted = any(seen.proofs[name].cause not in _INNOCENT for name in deaths)
+    counted = any(death["cause"] not in _INNOCENT for death in deaths.values())
     if record.resigns + counted > policy.max_resigns and not asked:
         return Hold("resign_limit", {"resigns": record.resigns, "deaths": dict(deaths)})
     if not seen.clear:
@@ -159,28 +167,34 @@ def _decide_alive(
     record: Record, alive: list[Attempt], seen: Observation, policy: Policy, traits: Traits, now: int
 ) -> Step:
     """Some bytes may still land: look closer, send them again, or make their death provable."""
-    noops = [a for a in record.attempts if a.purpose is Purpose.NOOP and not a.dead]
-    verdict = seen.reply.verdict if seen.reply else None
+    noops = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
+    verdict, message = (seen.reply.verdict, seen.reply.message) if seen.reply else (None, "")
     if record.status is not Status.HELD and now - max(a.signed_at for a in alive) >= policy.hold_after_ms:
+        if not seen.unproven:
+            return Prove("not seen for long: it may have expired")
         return Hold("no_proof", {"attempts": [a.name for a in alive], "message": "neither landed nor provably dead"})
-    landed = any(seen.sightings.get(a.name, UNSEEN).where in ("included", "final") for a in noops)
-    if landed or (seen.overtaken and traits.overtaking_kills):
+    if any(_on_chain(a, seen) for a in noops) or (seen.overtaken and traits.overtaking_kills):
         return Prove("a higher nonce is on chain")
     if verdict is Verdict.INSUFFICIENT_FUNDS:
-        return Pause("insufficient_funds", {"message": seen.reply.message if seen.reply else ""})
+        return Pause("insufficient_funds", {"message": message})
     if verdict is Verdict.KEY_MISSING:
-        return Quarantine("key_missing", {"message": seen.reply.message if seen.reply else ""})
+        return Quarantine("key_missing", {"message": message})
     if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
         return Prove(f"the node says {verdict}")
     asked = record.cancel_requested or _doomed(record, seen) is not None
     if asked and not noops:
+        if not seen.killable:
+            return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
         if traits.replaces or (seen.clear and seen.idle):
-            return Kill("a no-op makes its death provable")
+            return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
         return Wait("killed by the next intent that lands")
-    patience = policy.include_within_ms
-    if now - seen.sent_at >= patience:
+    if now - seen.sent_at >= policy.include_within_ms:
         return Probe((noops or alive)[0], "not included in time")
     return Wait("sent, not seen yet")
+
+
+def _on_chain(attempt: Attempt, seen: Observation) -> bool:
+    return seen.sightings.get(attempt.name, UNSEEN).where in ("included", "final")
 
 
 def _doomed(record: Record, seen: Observation) -> str | None:
@@ -195,6 +209,11 @@ def _doomed(record: Record, seen: Observation) -> str | None:
 
 def _verb(record: Record) -> str:
     return str(record.directive.get("verb", "")) if record.directive else ""
+
+
+def _forced(directive: Mapping[str, Json]) -> dict[str, Json]:
+    """What stands in the record for ever when an operator overruled the missing proof."""
+    return {"cause": "forced", "by": directive.get("by", ""), "risk": "the bytes may still land: an effect twice"}
 
 
 def _evidence(proof: Proof) -> dict[str, Json]:

@@ -30,6 +30,10 @@ class Flight:
     proofs: dict[str, Proof] = field(default_factory=dict)
     """Found by this owner, stored with the next write that needs them."""
     proved_at: int = 0
+    unproven: bool = False
+    """A proof of death was asked for, and there was none."""
+    killable: bool = True
+    """False once the chain said that the lane's key cannot sign a no-op."""
 
     def where(self, attempt: Attempt) -> Literal["unknown", "pending", "included", "final"]:
         sighting = self.sightings.get(attempt.name)
@@ -69,6 +73,8 @@ class Flights:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._by_id: dict[IntentId, Flight] = {}
+        self._highest = -1
+        """The highest nonce that was seen on chain, also of flights that have ended since."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -98,19 +104,37 @@ class Flights:
 
     def highest_on_chain(self) -> int:
         nonces = [a.nonce for f in self for a in f.record.attempts if f.on_chain(a)]
-        return max(nonces, default=-1)
+        self._highest = max([self._highest, *nonces])
+        return self._highest
+
+    @property
+    def waiting(self) -> bool:
+        """A dead intent is to be signed again, so nothing new is sent before it."""
+        return any(f.dead and not f.held for f in self)
 
     def clear_for(self, flight: Flight) -> bool:
         """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""
         return all(f is flight or f.held or not f.open for f in self)
 
-    def observe(self, flight: Flight, highest: int, *, queue_empty: bool) -> Observation:
-        return Observation(
-            sightings=flight.sightings,
-            proofs=flight.proofs,
-            reply=flight.reply,
-            sent_at=flight.sent_at,
-            overtaken=any(a.nonce < highest for a in flight.open),
-            clear=self.clear_for(flight),
-            idle=queue_empty and all(f is flight or not f.open for f in self),
-        )
+    def observe_all(self, *, queue_empty: bool) -> list[tuple[Flight, Observation]]:
+        """Every flight with what was seen of it and of the lane; one pass, however many there are."""
+        highest, quiet = self.highest_on_chain(), queue_empty or self.waiting
+        open_ones = {id(f) for f in self if f.open}
+        in_the_way = {id(f) for f in self if not f.held and id(f) in open_ones}
+        return [
+            (
+                flight,
+                Observation(
+                    sightings=flight.sightings,
+                    proofs=flight.proofs,
+                    reply=flight.reply,
+                    sent_at=flight.sent_at,
+                    overtaken=any(a.nonce < highest for a in flight.open),
+                    clear=not in_the_way or in_the_way == {id(flight)},
+                    idle=quiet and (not open_ones or open_ones == {id(flight)}),
+                    unproven=flight.unproven,
+                    killable=flight.killable,
+                ),
+            )
+            for flight in self
+        ]

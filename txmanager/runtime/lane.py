@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 FUNDS = "insufficient_funds"
 REBASELINE = "rebaseline"
+HELD = "held: "
+"""How a lane with `window = 1` is paused: the prefix, then the key of the intent that holds it up."""
 WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
 
 
@@ -91,6 +93,8 @@ class OwnedLane:
     state: LaneState = LaneState.ACTIVE
     asks: int = 0
     taking: bool = True
+    sending: bool = False
+    """Whether the sender is between a take and its last send."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the sender may have something to do."""
     flying: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,6 +103,8 @@ class OwnedLane:
     """Whether the queue may hold entries that were not taken yet."""
     refresh: bool = False
     """Whether an operator, a canceller or a new server asks for attention."""
+    resend: bool = False
+    """Whether the sender should send everything open again: a node seems to have lost it."""
     log: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -113,6 +119,20 @@ class OwnedLane:
     @property
     def footing(self) -> Footing:
         return Footing(self.cursor, self.signed_upto, self.last_id)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing of this owner is on its way: the lane can be handed over without a wait for finality."""
+        return not self.sending and all(flight.held for flight in self.flights)
+
+    @property
+    def lacks_funds(self) -> bool:
+        return self.state is LaneState.PAUSED and self.lane.reason == FUNDS
+
+    @property
+    def signs_again(self) -> bool:
+        """Whether a re-sign or a no-op may go out. A pause stops first attempts; a lack of funds stops all."""
+        return self.state in WORKING or (self.state is LaneState.PAUSED and not self.lacks_funds)
 
     def _adopt(self, lane: Lane) -> None:
         self.lane = lane
@@ -154,6 +174,7 @@ class OwnedLane:
     async def pause(self, reason: str, evidence: Mapping[str, Json]) -> None:
         if self.state not in WORKING:
             return
+        evidence = {**evidence, "was": self.state.value}
         self.state = LaneState.PAUSED
         self.lane = await self.insist(
             lambda: self.context.ledger.set_lane(self.id, LaneState.PAUSED, reason, evidence, fence=self.fence)
@@ -161,9 +182,10 @@ class OwnedLane:
         self.log.error("lane paused", reason=reason, evidence=evidence)
 
     async def resume(self, why: str) -> None:
-        self.lane = await self.insist(
-            lambda: self.context.ledger.set_lane(self.id, LaneState.ACTIVE, "", {}, fence=self.fence)
-        )
+        """Back to what it was before the pause: a lane that an operator drains stays draining."""
+        draining = self.lane.evidence.get("was") == LaneState.DRAINING.value
+        state = LaneState.DRAINING if draining else LaneState.ACTIVE
+        self.lane = await self.insist(lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence))
         self.state = self.lane.state
         self.log.info("lane resumed", why=why)
         self.work.set()
@@ -178,6 +200,8 @@ class OwnedLane:
             self.flying.set()
         if answer.state is not self.state:
             self.state = answer.state
+        if self.lacks_funds:
+            self.flying.set()
         if answer.depth > len(self.flights):
             self.wake()
 
@@ -243,14 +267,19 @@ class OwnedLane:
         return view
 
     async def load(self) -> None:
-        """Read the records in flight again, keeping what was seen of them."""
+        """Read the records in flight again, keeping what was seen of them and what was written meanwhile."""
+        before = {flight.record.id for flight in self.flights}
         records = await self.insist(lambda: self.context.ledger.unfinished(self.fence))
         flights = []
         for record in sorted(records, key=lambda r: stream_order(r.stream_id)):
-            flight = self.flights.get(record.id) or Flight(record)
-            flight.record = record
+            # What is read back may have been sent or not: it gets the same patience as a fresh send.
+            flight = self.flights.get(record.id) or Flight(record, sent_at=self.context.clock())
+            if len(record.attempts) >= len(flight.record.attempts):
+                flight.record = record
             flights.append(flight)
-        self.flights.replace_all(flights)
+        read = {flight.record.id for flight in flights}
+        since = [f for f in self.flights if f.record.id not in before and f.record.id not in read]
+        self.flights.replace_all([*flights, *since])
 
     async def obey(self) -> None:
         """Something was asked of this lane: read what, and carry out what concerns the whole lane."""
@@ -273,8 +302,9 @@ class OwnedLane:
             )
         chain = await self._nonce()
         if chain is not None:
-            self.cursor = await self.insist(
-                lambda: self.context.ledger.baseline(self.fence, chain.next_nonce, operator=True)
-            )
+            # Above all that was signed, where gaps are harmless: what used those nonces is vouched for.
+            above = self.cursor if self.chain.traits.gaps_block else self.cursor + 1
+            baseline = max(chain.next_nonce, above)
+            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))
             self.lane = replace(view, cursor=self.cursor)
             await self.resume("rebaselined by an operator")

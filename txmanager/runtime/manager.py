@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from txmanager.core.errors import NotFound, TxManagerError, Unavailable
+from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
 from txmanager.core.states import LaneState
@@ -22,7 +22,7 @@ from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker
 
 _REREAD_S = 5.0
-_VERBS = ("track", "kill", "resign", "fail")
+VERBS = ("track", "settle", "kill", "resign", "fail")
 
 
 class TxManager:
@@ -95,7 +95,7 @@ class TxManager:
         submitted = await self.submit(intent)
         record = submitted.record
         if not record.status.final:
-            record = await self.wait(pool, idempotency_key, timeout_s)
+            record = await self.wait(pool, idempotency_key, timeout_s, intent.id.tenant)
         if record.outcome is None:
             raise Unavailable(
                 f"intent {idempotency_key!r} is {record.status} after {timeout_s:g} s; it goes on, ask again"
@@ -105,11 +105,28 @@ class TxManager:
     async def cancel(self, id: IntentId) -> Record:
         return await self.ledger.cancel(id)
 
-    async def resolve(self, id: IntentId, verb: str, by: str) -> Record:
-        """An operator's word on a held intent; the lane's owner carries it out, with the proof it needs."""
-        if verb not in _VERBS:
-            raise NotFound(f"no verb {verb!r}; there are {', '.join(_VERBS)}")
-        return await self.ledger.resolve(id, {"verb": verb, "by": by})
+    async def resolve(
+        self, id: IntentId, verb: str, by: str, *, tx_hash: str | None = None, force: bool = False
+    ) -> Record:
+        """An operator's word on a held intent; the lane's owner carries it out, with the proof it needs.
+
+        `force` ends or signs again *without* that proof: the old bytes may still land, and then the effect is there
+        twice. The record names who asked, for ever.
+        """
+        if verb not in VERBS:
+            raise InvalidInput("verb", f"must be one of {', '.join(VERBS)}, not {verb!r}")
+        if force and verb not in ("resign", "fail"):
+            raise InvalidInput("force", "only resign and fail can be forced; the others need no proof")
+        directive: dict[str, Json] = {"verb": verb, "by": by}
+        if force:
+            directive["force"] = True
+        if verb == "settle":
+            record = await self.get(id.pool, id.key, id.tenant)
+            hashes = [attempt.hash for attempt in record.effects]
+            if tx_hash not in hashes:
+                raise NotAllowed(f"{tx_hash} is none of the intent's transactions ({', '.join(hashes) or 'none'})")
+            directive["hash"] = tx_hash
+        return await self.ledger.resolve(id, directive)
 
     # -- lanes
 

@@ -33,7 +33,7 @@ class Sender:
         self._pause_s = 0.0
 
     def rebroadcast(self) -> None:
-        """After recovery: whatever may still land is sent again, in nonce order."""
+        """After recovery, or when a node lost it: whatever may still land is sent again, in nonce order."""
         for flight in self._lane.flights:
             if not flight.held:
                 for attempt in flight.sendable:
@@ -44,7 +44,12 @@ class Sender:
         while True:
             lane.work.clear()
             lane.check_lease()
-            if await self._turn():
+            lane.sending = True
+            try:
+                busy = await self._turn()
+            finally:
+                lane.sending = False
+            if busy:
                 self._pause_s = 0.0 if not self._unsent else self._pause_s
                 continue
             try:
@@ -56,6 +61,9 @@ class Sender:
     async def _turn(self) -> bool:
         """One piece of work; False when there is nothing to do now."""
         lane = self._lane
+        if lane.resend:
+            lane.resend = False
+            self.rebroadcast()
         self._drop_resolved()
         if self._unsent:
             return await self._send_unsent()
@@ -64,10 +72,9 @@ class Sender:
         orders = [f for f in lane.flights if f.order is not None]
         if orders:
             return await self._carry_out(orders[0])
-        waiting = any(f.dead and not f.held for f in lane.flights)
         room = lane.flights.room()
         ready = lane.fresh and lane.taking and lane.state in WORKING and lane.lane.cursor is not None
-        if waiting or not ready or room == 0:
+        if lane.flights.waiting or not ready or room == 0:
             return False
         return await self._take(room)
 
@@ -249,7 +256,7 @@ class Sender:
         """Sign again, or sign a no-op: alone on the lane, written ahead, then nothing newer until it is seen."""
         lane, order, record = self._lane, flight.order, flight.record
         flight.order = None
-        if not lane.flights.clear_for(flight) or lane.state not in (*WORKING,):
+        if not lane.flights.clear_for(flight) or not lane.signs_again:
             return False
         now = lane.context.clock()
         if isinstance(order, Resign):
@@ -264,11 +271,12 @@ class Sender:
         else:
             attempt = await lane.insist(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
         if attempt is None:
+            flight.killable = False
+            lane.log.warning("the key can sign no no-op", intent=str(record.id))
             return False
         deaths = dict(order.deaths) if isinstance(order, Resign) else {}
         if isinstance(order, Kill):
-            why = flight.reply.message if flight.reply else "cancelled"
-            attempt = replace(attempt, terms={**attempt.terms, "why": why})
+            attempt = replace(attempt, terms={**attempt.terms, "why": order.why})
         counted = isinstance(order, Resign) and order.counted
         if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt, deaths, counted)]):
             return True

@@ -1,5 +1,7 @@
 """Finishes what crashes left half done: final records nobody retired, claims that never got a record.
 
+It also says which lanes do not move, and why, so that nobody has to find out from a customer.
+
 Any number may run; each step is safe to repeat and to race.
 """
 
@@ -11,16 +13,25 @@ import structlog
 
 from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import SWEEP_AFTER_MS, Ledger
-from txmanager.core.models import HOMES
+from txmanager.core.models import HOMES, Lane
+from txmanager.core.states import LaneState
 
 _PAGE = 128
 
 
 class Sweeper:
-    def __init__(self, ledger: Ledger, *, every_s: float = 60.0, claims_older_than_ms: int = SWEEP_AFTER_MS) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        every_s: float = 60.0,
+        claims_older_than_ms: int = SWEEP_AFTER_MS,
+        stuck_after_ms: int = 300_000,
+    ) -> None:
         self._ledger = ledger
         self._every_s = every_s
         self._older_than_ms = claims_older_than_ms
+        self._stuck_after_ms = stuck_after_ms
         self._stopping = asyncio.Event()
         self._log = structlog.get_logger("sweeper")
 
@@ -33,6 +44,8 @@ class Sweeper:
                 retired, swept = await self.sweep_once()
                 if retired or swept:
                     self._log.info("swept", retired=retired, claims=swept)
+                for lane, why in await self.stuck():
+                    self._log.error("lane is stuck", lane=lane.id, why=why, waiting=lane.depth, reason=lane.reason)
             except TxManagerError as error:
                 self._log.warning("sweep failed, again later", error=str(error))
             try:
@@ -40,6 +53,11 @@ class Sweeper:
                     await self._stopping.wait()
             except TimeoutError:
                 pass
+
+    async def stuck(self) -> list[tuple[Lane, str]]:
+        """Lanes whose oldest intent waits for too long, with what they wait for."""
+        old = [lane for lane in await self._ledger.lanes() if lane.depth and lane.oldest_ms >= self._stuck_after_ms]
+        return [(lane, _why(lane)) for lane in old]
 
     async def sweep_once(self) -> tuple[int, int]:
         """(final records retired, claims that went)."""
@@ -54,3 +72,11 @@ class Sweeper:
         for home in range(HOMES):
             swept += await self._ledger.sweep(home, self._older_than_ms)
         return retired, swept
+
+
+def _why(lane: Lane) -> str:
+    if lane.state in (LaneState.PAUSED, LaneState.QUARANTINED):
+        return f"{lane.state}; txmanager lanes shows the reason and how to go on"
+    if not lane.lease_ms:
+        return "no worker owns it: start one that holds its key"
+    return "its oldest intent is held or does not land; look at the record's attempts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from txmanager.core.chain import Verdict
 from txmanager.core.decide import (
@@ -20,12 +21,12 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
-from txmanager.core.errors import Busy, Unavailable
+from txmanager.core.errors import Busy, KeyMissing, Unavailable
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState
 from txmanager.runtime.flights import Flight
-from txmanager.runtime.lane import FUNDS, OwnedLane
+from txmanager.runtime.lane import HELD, OwnedLane
 
 _QUICK_S = 0.001
 PROVE_EVERY_MS = 1_000
@@ -36,12 +37,22 @@ class Tracker:
         self._lane = lane
         self._poll_s = poll_s
         self._pause_s = _QUICK_S
+        self._probing: asyncio.Task[None] | None = None
+        self._funds_at = 0
 
     async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            if self._probing is not None:
+                self._probing.cancel()
+
+    async def _run(self) -> None:
         lane = self._lane
         while True:
             if lane.refresh:
                 await lane.obey()
+            await self._resume_by_itself()
             if not len(lane.flights):
                 lane.flying.clear()
                 self._pause_s = _QUICK_S
@@ -64,13 +75,12 @@ class Tracker:
     async def look(self) -> bool:
         """One pass over everything in flight; True when anything changed."""
         changed = await self._look_up()
+        await self._answer()
         steps = self._decide()
         changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle)])
         changed |= await self._prove([f for f, s in steps if isinstance(s, Prove)])
         for flight, step in steps:
             match step:
-                case Probe(attempt=attempt):
-                    await self._probe(flight, attempt)
                 case Resign() | Kill():
                     flight.order = step
                     self._lane.work.set()
@@ -78,12 +88,13 @@ class Tracker:
                     await self._hold(flight, step)
                 case Pause(reason=reason, evidence=evidence):
                     flight.reply, flight.sent_at = None, self._lane.context.clock()
-                    await self._lane.pause(reason, evidence)
+                    await self._lane.pause(reason, {**evidence, "balance": await self._balance()})
                 case Quarantine(reason=reason, evidence=evidence):
                     flight.reply = None
                     await self._lane.quarantine(reason, evidence)
-                case Wait() | Settle() | Prove():
+                case Wait() | Settle() | Prove() | Probe():
                     pass
+        self._probe([(f, s.attempt) for f, s in steps if isinstance(s, Probe)])
         if changed:
             self._lane.work.set()
         return changed
@@ -168,12 +179,16 @@ class Tracker:
         changed = False
         for (flight, attempt), proof in zip(pairs, proofs, strict=True):
             if proof is None:
-                flight.reply = None  # a node's word was not confirmed: ask again later instead of believing it
+                flight.unproven = True
+                if flight.reply is not None and flight.reply.verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
+                    flight.reply = None  # a node's word was not confirmed: ask again later instead of believing it
                 continue
-            foreign = proof.evidence.get("final_nonce")
-            if proof.cause == "overtaken" and foreign is not None and self._foreign(int(foreign)):
-                evidence = {"final_nonce": str(foreign), "cursor": str(lane.cursor), "hash": attempt.hash}
+            by = proof.evidence.get("final_nonce") if proof.cause == "overtaken" else None
+            whose = "ours" if by is None else await self._whose(int(by))
+            if whose == "foreign":
+                evidence = {"final_nonce": str(by), "cursor": str(lane.cursor), "hash": attempt.hash}
                 await lane.quarantine("foreign_nonce_use", evidence)
+            if whose != "ours":
                 continue
             flight.proofs[attempt.name] = proof
             lane.context.metrics.overtaken.labels(lane.id, proof.cause).inc()
@@ -181,28 +196,91 @@ class Tracker:
             changed = True
         return changed
 
-    def _foreign(self, final_nonce: int) -> bool:
-        """Whether the nonce that overtook us is none of ours."""
+    async def _whose(self, final_nonce: int) -> Literal["ours", "foreign", "unclear"]:
+        """Who used the nonce that overtook us. Ours of that nonce may have landed since the last look."""
         lane = self._lane
+        if final_nonce < (lane.lane.baseline or 0):
+            return "ours"  # or vouched for by an operator
         if final_nonce >= lane.cursor:
-            return True
-        for flight in lane.flights:
-            for attempt in flight.record.attempts:
-                if attempt.nonce == final_nonce and not attempt.dead and not flight.on_chain(attempt):
-                    return True  # our own bytes of that nonce are not on chain, yet the nonce is used
-        return False
+            return "foreign"
+        rivals = [
+            (flight, attempt)
+            for flight in lane.flights
+            for attempt in flight.record.attempts
+            if attempt.nonce == final_nonce and not flight.on_chain(attempt)
+        ]
+        for flight, attempt in rivals:
+            if attempt.dead or attempt.name in flight.proofs:
+                return "foreign"
+            [proof] = await lane.chain.prove_dead(lane.id, [attempt])
+            if proof is not None:
+                return "foreign"  # our own bytes of that nonce can never land, yet the nonce is used
+        return "unclear" if rivals else "ours"
 
-    async def _probe(self, flight: Flight, attempt: Attempt) -> None:
-        lane = self._lane
-        flight.sent_at = lane.context.clock()
+    def _probe(self, due: Sequence[tuple[Flight, Attempt]]) -> None:
+        """Ask why the lowest nonce is not included, beside the look-ups: a node may take its time to answer."""
+        if self._probing is not None and self._probing.done():
+            self._probing.result()
+            self._probing = None
+        if due and self._probing is None:
+            self._probing = asyncio.create_task(self._probe_lowest(sorted(due, key=lambda pair: pair[1].nonce)))
+            self._probing.add_done_callback(lambda _: self._lane.flying.set())
+
+    async def _probe_lowest(self, due: Sequence[tuple[Flight, Attempt]]) -> None:
+        lane, (flight, attempt) = self._lane, due[0]
+        lane.check_lease()
         reply = await lane.chain.probe(lane.id, attempt)
-        flight.reply = reply
+        flight.reply, flight.sent_at = reply, lane.context.clock()
         lane.context.metrics.sends.labels(lane.id, reply.verdict).inc()
-        if reply.verdict.sent and lane.state is LaneState.PAUSED and lane.lane.reason == FUNDS:
+        if reply.verdict.sent and lane.lacks_funds:
             await lane.resume("funded again")
+        if reply.verdict.sent and len(due) > 1:
+            # The others follow in order, after the one they must not overtake.
+            for other, _ in due:
+                other.sent_at = lane.context.clock()
+            lane.resend = True
         if reply.verdict is not Verdict.ACCEPTED:
             lane.log.info("asked why", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
         lane.work.set()
+
+    # -- what ends by itself
+
+    async def _resume_by_itself(self) -> None:
+        """A lane without funds goes on when its balance grew; one that waits for a held intent, when that ended."""
+        lane = self._lane
+        if lane.state is LaneState.PAUSED and lane.lane.reason.startswith(HELD):
+            if not any(flight.held for flight in lane.flights):
+                await lane.resume("no intent is held any more")
+        elif lane.lacks_funds and lane.context.clock() - self._funds_at >= lane.policy.include_within_ms:
+            self._funds_at = lane.context.clock()
+            now, then = await self._balance(), str(lane.lane.evidence.get("balance", ""))
+            if now and then and int(now) > int(then):
+                await lane.resume("the balance grew")
+            elif now and not len(lane.flights):
+                await lane.resume("what lacked funds landed")
+
+    async def _balance(self) -> str:
+        """What the lane can spend, as decimal digits; empty when nobody says."""
+        lane = self._lane
+        try:
+            balance = (await lane.chain.nonce(lane.id)).balance
+        except (Unavailable, Busy, KeyMissing):
+            return ""
+        if balance is None:
+            return ""
+        lane.context.metrics.balance.labels(lane.id).set(balance)
+        return str(balance)
+
+    async def _answer(self) -> None:
+        """Clear an operator's word that was carried out: looked again, or no longer held."""
+        lane = self._lane
+        for flight in lane.flights:
+            record = flight.record
+            if record.directive is None or (flight.held and record.directive.get("verb") not in ("track", "settle")):
+                continue
+            flight.proved_at, flight.unproven = 0, False
+            await lane.insist(lambda r=record: lane.context.ledger.answer(lane.fence, r.id, r.life))  # type: ignore[misc]
+            flight.record = replace(record, directive=None)
 
     async def _hold(self, flight: Flight, step: Hold) -> None:
         lane, record = self._lane, flight.record
@@ -214,7 +292,7 @@ class Tracker:
             lane.log.error("intent held", intent=str(record.id), reason=step.reason, evidence=step.evidence)
             await lane.load()
             if lane.policy.window == 1:
-                await lane.pause(f"intent {record.id.key} is held: {step.reason}", step.evidence)
+                await lane.pause(f"{HELD}{record.id.key} ({step.reason})", step.evidence)
 
 
 def _landed(flight: Flight) -> int:

@@ -85,6 +85,8 @@ class Worker:
         self._remembered: dict[str, Footing] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
+        self._declined: dict[str, float] = {}
+        """Until when this worker does not offer itself for a lane, so that another one gets its turn."""
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         """Set when a lane was won, so that its wake-ups are listened to at once."""
@@ -141,12 +143,16 @@ class Worker:
     async def _tick(self) -> None:
         try:
             await self._renew()
-            member = Member(self.name, frozenset(self._services))
+            member = Member(self.name, frozenset(self._offered()))
             await self._ledger.heartbeat(member, self._timing.lease_ms)
             await self._rebalance(await self._ledger.members())
         except TxManagerError as error:
             self._log.warning("tick failed", error=str(error))
         self.metrics.lanes_owned.set(len(self._held))
+
+    def _offered(self) -> set[str]:
+        now = asyncio.get_running_loop().time()
+        return {lane for lane in self._services if self._declined.get(lane, 0.0) <= now}
 
     async def _renew(self) -> None:
         held = list(self._held.values())
@@ -169,9 +175,10 @@ class Worker:
 
     async def _rebalance(self, members: list[Member]) -> None:
         wanted = {lane for lane in self._services if self._wanted_owner(lane, members) == self.name}
-        for lane in [lane for lane in self._held if lane not in wanted]:
+        surplus = [lane for lane in self._held if lane not in wanted]
+        for lane in surplus:
             self._log.info("lane handed over", lane=lane)
-            await self._give_back(lane)
+        await asyncio.gather(*(self._give_back(lane) for lane in surplus))
         now = asyncio.get_running_loop().time()
         free = [lane for lane in wanted if lane not in self._held and self._not_before.get(lane, 0.0) <= now]
         await asyncio.gather(*(self._acquire(lane) for lane in sorted(free)))
@@ -186,7 +193,8 @@ class Worker:
         if answer.word == "leased":
             self._start(lane, answer, valid_until)
         elif answer.word == "held":
-            self._not_before[lane] = loop.time() + answer.left_ms / 1000
+            # No later than the next tick: a lease may be given back long before it runs out.
+            self._not_before[lane] = loop.time() + min(answer.left_ms / 1000, self._timing.tick_s)
             self.metrics.leases.labels(lane, "contended").inc()
         else:
             self._not_before[lane] = loop.time() + self._timing.lease_ms / 1000
@@ -225,7 +233,7 @@ class Worker:
             lane.log.exception("lane broke; it is released and tried again")
             retry_in_s = self._timing.lease_ms / 1000
         if self._held.get(lane.id) is not None and self._held[lane.id].lane is lane:
-            self._not_before[lane.id] = asyncio.get_running_loop().time() + retry_in_s
+            self._not_before[lane.id] = self._declined[lane.id] = asyncio.get_running_loop().time() + retry_in_s
             await self._release(lane)
 
     async def _release(self, lane: OwnedLane) -> None:
@@ -273,13 +281,19 @@ class Worker:
             await asyncio.sleep(self._timing.tick_s / 4)
 
     async def _drain(self) -> None:
-        """Settle what is in flight, renewing meanwhile; then hand everything back at once."""
+        """Settle what is in flight, renewing meanwhile; each lane is handed back as soon as it has nothing left."""
         for held in self._held.values():
             held.lane.taking = False
+        try:
+            await self._ledger.leave(self.name)
+        except TxManagerError as error:
+            self._log.warning("membership left to run out", error=str(error))
         loop = asyncio.get_running_loop()
         until = loop.time() + self._timing.grace_s
         next_tick = loop.time()
-        while any(len(h.lane.flights) for h in self._held.values()) and loop.time() < until:
+        while self._held and loop.time() < until:
+            empty = [lane for lane, held in self._held.items() if held.lane.settled]
+            await asyncio.gather(*(self._give_back(lane) for lane in empty), return_exceptions=True)
             if loop.time() >= next_tick:
                 next_tick = loop.time() + self._timing.tick_s
                 try:
@@ -289,7 +303,3 @@ class Worker:
             await asyncio.sleep(0.02)
         await asyncio.gather(*(self._give_back(lane) for lane in list(self._held)), return_exceptions=True)
         await self._retirer.flush()
-        try:
-            await self._ledger.leave(self.name)
-        except TxManagerError as error:
-            self._log.warning("membership left to run out", error=str(error))
