@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from txmanager.chains.near import NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
+from txmanager.chains.near.reading import ELSEWHERE, PoolRules
+from txmanager.chains.near.reading import read as read_near
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidSettings
+from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger
-from txmanager.core.models import LaneSpec
+from txmanager.core.models import Json, LaneSpec
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 from txmanager.rpc.endpoint import Endpoint
+from txmanager.rpc.http import HttpRpc
 from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
 from txmanager.settings.secrets import reveal
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import load_near_keys
+
+Probe = Callable[[], Awaitable[None]]
 
 
 async def open_ledger(settings: Settings) -> Ledger:
@@ -60,6 +69,38 @@ def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]
             policy = Policy(window=pool.window, max_inflight=pool.max_inflight)
             services[lane] = Service(spec, chain, policy)
     return services, chains
+
+
+def build_kinds(settings: Settings) -> dict[str, Kind]:
+    """The kinds of intents that can be asked for, each reading payloads by the rules of its pool. No key is touched."""
+    rules = {
+        name: PoolRules(pool.account, near_policy(pool.policy))
+        for name, pool in settings.pools.items()
+        if settings.networks[pool.network].chain == "near"
+    }
+
+    def read(kind: str, pool: str, payload: Mapping[str, Json]) -> Reading:
+        return read_near(kind, payload, rules.get(pool, ELSEWHERE))
+
+    return {name: Kind(name, model, partial(read, name)) for name, model in KINDS.items()}
+
+
+def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awaitable[None]]]:
+    """One question per network that any live node answers, and how to close what asks them."""
+    clients: dict[str, HttpRpc] = {}
+
+    async def ask(client: HttpRpc, method: str) -> None:
+        await client.call(method, [])
+
+    async def close() -> None:
+        for client in clients.values():
+            await client.close()
+
+    probes: dict[str, Probe] = {}
+    for name, network in settings.networks.items():
+        clients[name] = HttpRpc(endpoints(name, network))
+        probes[name] = partial(ask, clients[name], "status" if network.chain == "near" else "eth_blockNumber")
+    return probes, close
 
 
 def timing(settings: Settings) -> Timing:

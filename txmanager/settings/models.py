@@ -181,6 +181,12 @@ class ApiSettings(Part):
     port: int = Field(default=8080, ge=0, le=65535)
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     max_wait_s: float = Field(default=60.0, ge=0, le=600)
+    max_header_bytes: int = Field(default=32 << 10, ge=1024)
+    max_connections: int = Field(default=10_000, ge=1)
+    max_streams: int = Field(default=5_000, ge=0)
+    header_timeout_s: float = Field(default=10.0, gt=0)
+    body_timeout_s: float = Field(default=10.0, gt=0)
+    ledger_timeout_s: float = Field(default=0.8, gt=0)
     tokens: tuple[TokenSettings, ...] = ()
 
     @property

@@ -1,0 +1,150 @@
+"""Who is calling and what they may do. Tokens are known by their SHA-256 alone and compared in constant time.
+
+Quotas are token buckets of this process: with n API processes a caller gets up to n times its rate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal
+
+import structlog
+
+from txmanager.api.problems import Forbidden, QuotaUsed, Unauthorized
+from txmanager.core.kinds import Reading
+from txmanager.settings import TokenLimits, TokenSettings
+
+Scope = Literal["submit", "read", "operate"]
+SCOPES: frozenset[Scope] = frozenset({"submit", "read", "operate"})
+_BAD_BURST, _BAD_PER_S = 20, 1.0
+_ADDRESSES = 10_000
+_HOW = "send the header Authorization: Bearer with a token"
+
+
+class Bucket:
+    """`burst` at once, `per_second` on average; answers the seconds to wait, 0 when admitted."""
+
+    def __init__(self, per_second: float, burst: float, now: Callable[[], float] = monotonic) -> None:
+        self._per_second = per_second
+        self._burst = max(1.0, burst)
+        self._now = now
+        self._left = self._burst
+        self._at = now()
+
+    def take(self) -> float:
+        now = self._now()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left >= 1:
+            self._left -= 1
+            return 0.0
+        return (1 - self._left) / self._per_second
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A token, seen from a request. Without any configured token everybody on this machine is `local`."""
+
+    name: str = "local"
+    tenant: str = "default"
+    scopes: frozenset[Scope] = SCOPES
+    limits: TokenLimits = field(default_factory=TokenLimits)
+    bucket: Bucket | None = None
+
+    def need(self, scope: Scope) -> None:
+        if scope not in self.scopes:
+            raise Forbidden(f"token {self.name!r} lacks the scope {scope!r}", field="Authorization")
+
+    def charge(self) -> None:
+        if self.bucket is not None and (wait_s := self.bucket.take()):
+            raise QuotaUsed(
+                f"token {self.name!r} is over its quota of {self.limits.per_second:g} requests per second",
+                retry_after_s=math.ceil(wait_s),
+            )
+
+    def may_use_pool(self, pool: str) -> bool:
+        return self.limits.pools is None or pool in self.limits.pools
+
+    def check_pool(self, pool: str) -> None:
+        if not self.may_use_pool(pool):
+            raise Forbidden(f"token {self.name!r} may not use pool {pool!r}", field="pool")
+
+    def check_kind(self, kind: str) -> None:
+        if self.limits.kinds is not None and kind not in self.limits.kinds:
+            raise Forbidden(f"token {self.name!r} may not ask for {kind}", field="kind")
+
+    def check_reading(self, reading: Reading) -> None:
+        """Hold what the payload does against the token's own limits, before anything is accepted."""
+        limits = self.limits
+        if limits.receivers is not None:
+            for receiver in reading.receivers:
+                if not _listed(receiver, limits.receivers):
+                    raise Forbidden(f"token {self.name!r} may not act on {receiver}", field="receiver_id")
+        if limits.max_deposit is not None and reading.deposit > limits.max_deposit:
+            raise Forbidden(
+                f"{reading.deposit} is more than the {limits.max_deposit} that token {self.name!r} may spend at once",
+                field="deposit",
+            )
+
+
+def _listed(account: str, allowed: frozenset[str]) -> bool:
+    """An entry is an account or `*.suffix`, as in a pool's policy."""
+    if account in allowed:
+        return True
+    _, dot, rest = account.partition(".")
+    while dot:
+        if f"*.{rest}" in allowed:
+            return True
+        _, dot, rest = rest.partition(".")
+    return False
+
+
+class Gate:
+    def __init__(self, tokens: Sequence[TokenSettings], now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._known = [(bytes.fromhex(token.sha256), self._caller(token)) for token in tokens]
+        self._local = Caller()
+        self._bad: OrderedDict[str, Bucket] = OrderedDict()
+        self._log = structlog.get_logger("api")
+        self.refusals = 0
+
+    def _caller(self, token: TokenSettings) -> Caller:
+        limits = token.limits
+        bucket = None
+        if limits.per_second is not None:
+            bucket = Bucket(limits.per_second, limits.burst or limits.per_second, self._now)
+        return Caller(token.name, token.tenant, token.scopes, limits, bucket)
+
+    def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        if not self._known:
+            return self._local
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer" and token:
+            digest = hashlib.sha256(token.strip()).digest()
+            found = None
+            for known, caller in self._known:  # all of them, always: the time tells nothing
+                if hmac.compare_digest(known, digest):
+                    found = caller
+            if found is not None:
+                return found
+            self._refuse(address)
+            raise Unauthorized(f"the token is not known; {_HOW} that is", field="Authorization")
+        raise Unauthorized(f"no token; {_HOW}", field="Authorization")
+
+    def _refuse(self, address: str) -> None:
+        """A bad token is answered and logged a few times; then its address is told to slow down, in silence."""
+        self.refusals += 1
+        bucket = self._bad.get(address)
+        if bucket is None:
+            bucket = self._bad[address] = Bucket(_BAD_PER_S, _BAD_BURST, self._now)
+            if len(self._bad) > _ADDRESSES:
+                self._bad.popitem(last=False)
+        if wait_s := bucket.take():
+            raise QuotaUsed("too many unknown tokens from this address", retry_after_s=math.ceil(wait_s))
+        self._log.warning("unknown token", address=address)

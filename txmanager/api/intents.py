@@ -1,0 +1,282 @@
+"""Submitting, reading, cancelling and resolving intents.
+
+A 2xx to a submit means durably accepted, whatever happens to this process afterwards. The same key with the same
+payload gets the stored record; a wait that meets trouble answers what was accepted, never an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from txmanager.api import bodies
+from txmanager.api.auth import Caller
+from txmanager.api.endpoint import Call, Header, Reply
+from txmanager.api.metrics import ApiMetrics
+from txmanager.api.problems import Forbidden, MissingKey
+from txmanager.api.records import record_bytes
+from txmanager.core.errors import InvalidInput, InvalidKey, NotFound, TxManagerError, Unavailable
+from txmanager.core.fingerprint import fingerprint
+from txmanager.core.kinds import Kind
+from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
+from txmanager.runtime.acceptor import Acceptor
+from txmanager.runtime.manager import TxManager
+from txmanager.settings import ApiSettings
+
+T = TypeVar("T")
+_JSON: Header = (b"content-type", b"application/json")
+_REPLAYED: Header = (b"idempotency-replayed", b"true")
+_RESERVED = ("create:", "recovery:", "delegate:")
+_MAX_METADATA = 4096
+_YEAR_S = 366 * 24 * 3600
+
+
+class Envelope(BaseModel):
+    """What every submit may carry beside its payload."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    pool: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$",
+        description="May be left out where the token or the configuration knows only one.",
+    )
+    partition_key: str | None = Field(
+        default=None,
+        pattern=r"^[\x21-\x7e]{1,255}$",
+        description="Intents with the same one share a lane, and so keep their order.",
+    )
+    max_age_s: int | None = Field(
+        default=None, ge=1, le=_YEAR_S, description="Fail instead of signing when it waited longer than this."
+    )
+    metadata: dict[str, Json] = Field(
+        default_factory=dict, description=f"Yours; comes back in the record. At most {_MAX_METADATA} bytes of JSON."
+    )
+
+
+class IntentRequest(Envelope):
+    """An intent of any kind."""
+
+    kind: str = Field(examples=["near.transfer"])
+    payload: dict[str, Json]
+
+
+class ResolveRequest(BaseModel):
+    """An operator's word on a held intent."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    verb: str = Field(pattern="^(track|kill|resign|fail)$", examples=["track"])
+
+
+_ENVELOPE = tuple(Envelope.model_fields)
+
+
+def parse(model: type[BaseModel], value: Mapping[str, Json]) -> None:
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise InvalidInput(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
+
+
+class Intents:
+    def __init__(
+        self,
+        manager: TxManager,
+        acceptor: Acceptor,
+        kinds: Mapping[str, Kind],
+        pools: frozenset[str],
+        settings: ApiSettings,
+        metrics: ApiMetrics,
+    ) -> None:
+        self._manager = manager
+        self._acceptor = acceptor
+        self._kinds = kinds
+        self._pools = pools
+        self._settings = settings
+        self._metrics = metrics
+
+    # -- submitting
+
+    async def submit(self, call: Call) -> Reply:
+        bodies.check_type(call.headers)
+        told = bodies.read_object(call.body)
+        parse(IntentRequest, told)
+        return await self._submit(call, told["kind"], told["payload"], told)
+
+    def submit_as(self, kind: str, renamed: Mapping[str, str]) -> TypedSubmit:
+        """A typed route: the payload's fields stand in the body itself, next to the envelope's."""
+        return TypedSubmit(self, kind, renamed)
+
+    async def _submit(self, call: Call, kind_name: str, payload: Mapping[str, Json], told: Mapping[str, Json]) -> Reply:
+        wait_s = call.seconds("wait", self._settings.max_wait_s)
+        kind = self._kinds.get(kind_name)
+        if kind is None:
+            raise InvalidInput("kind", f"{kind_name[:100]!r} is not one of {', '.join(self._kinds)}")
+        caller = call.caller
+        caller.check_kind(kind_name)
+        intent, own_key = self._read(call, caller, kind, payload, told)
+        if own_key is not None:
+            await self.within(self._manager.producer.alias(own_key, intent.fingerprint, intent.id))
+        submitted = await self._acceptor.submit(intent)
+        record = submitted.record
+        if submitted.replayed:
+            self._metrics.replayed.labels(kind_name).inc()
+        else:
+            self._metrics.accepted.labels(kind_name).inc()
+        if wait_s and not record.status.final:
+            record = await self._wait(call, record, wait_s)
+        if submitted.replayed:
+            return Reply(200, record_bytes(record), [_JSON, _REPLAYED])
+        return Reply(200 if wait_s and record.status.final else 202, record_bytes(record))
+
+    def _read(
+        self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], told: Mapping[str, Json]
+    ) -> tuple[Intent, IntentId | None]:
+        """The intent to submit, and the caller's own key where it becomes an alias."""
+        pool = self.pool_of(caller, told.get("pool"))
+        metadata = told.get("metadata") or {}
+        if metadata and len(str(metadata)) > _MAX_METADATA:
+            raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
+        reading = kind.read(pool, payload)
+        caller.check_reading(reading)
+        given = self._given_key(call)
+        key = given or reading.derived_key
+        if key is None:
+            raise MissingKey(f"{kind.name} needs a key: nothing in it says which request is a retry of which")
+        if given is not None and given != reading.derived_key and given.startswith(_RESERVED):
+            raise InvalidKey("Idempotency-Key", f"must not begin with {', '.join(_RESERVED)}: those keys are derived")
+        exclusive = reading.identity is not None and reading.derived_key is not None
+        intent = new_intent(
+            key=reading.derived_key if exclusive and reading.derived_key else key,
+            pool=pool,
+            kind=kind.name,
+            payload=reading.payload,
+            tenant=caller.tenant,
+            partition_key=told.get("partition_key"),
+            max_age_s=told.get("max_age_s"),
+            metadata=metadata,
+        )
+        if not exclusive:
+            return intent, None
+        intent = replace(intent, fingerprint=fingerprint(kind.name, reading.identity))
+        own = intent_id(key, pool, caller.tenant)
+        return intent, own if own != intent.id else None
+
+    @staticmethod
+    def _given_key(call: Call) -> str | None:
+        given = call.headers.get(b"idempotency-key")
+        if given is None:
+            return None
+        if sum(name == b"idempotency-key" for name, _ in call.scope["headers"]) > 1:
+            raise InvalidKey("Idempotency-Key", "is there more than once; send one")
+        try:
+            text = given.decode("ascii")
+        except UnicodeDecodeError:
+            text = ""
+        if not 1 <= len(text) <= 255 or not all("\x21" <= c <= "\x7e" for c in text):
+            raise InvalidKey("Idempotency-Key", "must be 1 to 255 visible ASCII characters without spaces (a UUID)")
+        return text
+
+    # -- pools
+
+    def pool_of(self, caller: Caller, named: str | None) -> str:
+        if named is None:
+            usable = sorted(p for p in self._pools if caller.may_use_pool(p))
+            if len(usable) != 1:
+                raise InvalidInput("pool", f"is required; there are {', '.join(usable) or 'none for this token'}")
+            return usable[0]
+        check_name("pool", named)
+        caller.check_pool(named)
+        if self._pools and named not in self._pools:
+            usable = sorted(p for p in self._pools if caller.may_use_pool(p))
+            raise InvalidInput("pool", f"there is no pool {named!r}; there are {', '.join(usable)}")
+        return named
+
+    # -- reading
+
+    async def get(self, call: Call) -> Reply:
+        wait_s = call.seconds("wait", self._settings.max_wait_s)
+        record = await self.find(call)
+        if wait_s and not record.status.final:
+            record = await self._wait(call, record, wait_s)
+        return Reply(200, record_bytes(record))
+
+    async def find(self, call: Call) -> Record:
+        """By key, in the named pool or in the only one of the caller's pools that knows it."""
+        key, caller, named = call.path("key"), call.caller, call.query.get("pool")
+        if named is not None or not self._pools:
+            pool = self.pool_of(caller, named)
+            return await self.within(self._manager.get(pool, key, caller.tenant))
+        ids = [intent_id(key, pool, caller.tenant) for pool in sorted(self._pools) if caller.may_use_pool(pool)]
+        if not ids:
+            raise Forbidden(f"token {caller.name!r} may use none of the pools", field="pool")
+        found = [r for r in await self.within(asyncio.gather(*map(self._manager.ledger.read, ids))) if r is not None]
+        if not found:
+            raise NotFound(f"no intent {key!r}; it was never accepted, or its retention is over")
+        if len(found) > 1:
+            pools = ", ".join(r.id.pool for r in found)
+            raise InvalidInput("pool", f"several pools know this key ({pools}); add ?pool=")
+        return found[0]
+
+    async def _wait(self, call: Call, record: Record, wait_s: float) -> Record:
+        """Until it is final, the time is over or the client is gone. Trouble meanwhile leaves the last known record."""
+        id = record.id
+        waiting = asyncio.ensure_future(self._manager.wait(id.pool, id.key, wait_s, id.tenant))
+        leaving = asyncio.ensure_future(call.disconnected())
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else record
+        except TxManagerError:
+            return record
+        finally:
+            waiting.cancel()
+            leaving.cancel()
+
+    # -- cancelling and resolving
+
+    async def cancel(self, call: Call) -> Reply:
+        record = await self.find(call)
+        return Reply(200, record_bytes(await self.within(self._manager.cancel(record.id))))
+
+    async def resolve(self, call: Call) -> Reply:
+        bodies.check_type(call.headers)
+        told = bodies.read_object(call.body)
+        parse(ResolveRequest, told)
+        record = await self.find(call)
+        resolved = await self.within(self._manager.resolve(record.id, told["verb"], call.caller.name))
+        return Reply(200, record_bytes(resolved))
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """The ledger answers in time, or is away."""
+        try:
+            async with asyncio.timeout(self._settings.ledger_timeout_s):
+                return await work
+        except TimeoutError:
+            raise Unavailable(f"the ledger did not answer within {self._settings.ledger_timeout_s:g} s") from None
+
+
+class TypedSubmit:
+    def __init__(self, intents: Intents, kind: str, renamed: Mapping[str, str]) -> None:
+        self._intents = intents
+        self._kind = kind
+        self._renamed = renamed
+
+    async def __call__(self, call: Call) -> Reply:
+        bodies.check_type(call.headers)
+        told = bodies.read_object(call.body)
+        envelope = {name: told.pop(name) for name in _ENVELOPE if name in told}
+        parse(Envelope, envelope)
+        for theirs, ours in self._renamed.items():
+            if theirs in told and ours not in told:
+                told[ours] = told.pop(theirs)
+        try:
+            return await self._intents._submit(call, self._kind, told, envelope)
+        except InvalidInput as error:
+            names = {ours: theirs for theirs, ours in self._renamed.items()}
+            if error.field in names and not isinstance(error, InvalidKey):
+                raise InvalidInput(names[error.field], error.problem) from None
+            raise

@@ -1,0 +1,66 @@
+"""Lanes as operators see and steer them. Every verb goes through the ledger's table of legal transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from txmanager.api import bodies
+from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.intents import Intents, parse
+from txmanager.api.records import lane_json
+from txmanager.core.errors import NotFound
+from txmanager.core.models import Lane, check_lane
+from txmanager.runtime.manager import TxManager
+
+
+class PauseRequest(BaseModel):
+    """Why; it is shown to everybody who looks at the lane."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    reason: str = Field(default="", max_length=200)
+
+
+class Lanes:
+    def __init__(self, manager: TxManager, intents: Intents) -> None:
+        self._manager = manager
+        self._intents = intents
+
+    async def list(self, call: Call) -> Reply:
+        pool = call.query.get("pool")
+        if pool is not None:
+            pool = self._intents.pool_of(call.caller, pool)
+        lanes = await self._intents.within(self._manager.ledger.lanes(pool))
+        shown = [lane_json(lane) for lane in lanes if call.caller.may_use_pool(lane.spec.pool)]
+        return json_reply({"lanes": sorted(shown, key=lambda lane: str(lane["lane"]))})
+
+    async def get(self, call: Call) -> Reply:
+        return json_reply(lane_json(await self._find(call)))
+
+    async def pause(self, call: Call) -> Reply:
+        reason = ""
+        if call.body:
+            bodies.check_type(call.headers)
+            told = bodies.read_object(call.body)
+            parse(PauseRequest, told)
+            reason = told.get("reason", "")
+        lane = await self._find(call)
+        return await self._moved(self._manager.pause(lane.id, reason))
+
+    def verb(self, act: Callable[[str], Awaitable[Lane]]) -> Callable[[Call], Awaitable[Reply]]:
+        async def handle(call: Call) -> Reply:
+            return await self._moved(act((await self._find(call)).id))
+
+        return handle
+
+    async def _moved(self, moving: Awaitable[Lane]) -> Reply:
+        return json_reply(lane_json(await self._intents.within(moving)))
+
+    async def _find(self, call: Call) -> Lane:
+        name = check_lane(call.path("lane"))
+        lane = await self._intents.within(self._manager.ledger.lane(name))
+        # a lane of a pool this token may not see is as good as none
+        if lane is None or not call.caller.may_use_pool(lane.spec.pool):
+            raise NotFound(f"no lane {name}")
+        return lane

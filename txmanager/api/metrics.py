@@ -1,0 +1,45 @@
+"""What the API counts and times; the names are documented in docs/http.md and do not change."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class ApiMetrics:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._requests = Counter(
+            "txmanager_http_requests", "Requests answered", ["route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "txmanager_http_request_seconds",
+            "From admission to the answer, waiting included",
+            ["route"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.accepted = Counter("txmanager_http_accepted", "New intents accepted", ["kind"], registry=self.registry)
+        self.replayed = Counter(
+            "txmanager_http_replayed", "Submits answered from a known key", ["kind"], registry=self.registry
+        )
+        self.streams = Gauge("txmanager_http_streams", "Open event streams", registry=self.registry)
+        self.bad_tokens = Gauge(
+            "txmanager_http_bad_tokens", "Requests with an unknown token since the start", registry=self.registry
+        )
+        self._counts: dict[tuple[str, int], Counter] = {}
+        self._times: dict[str, Histogram] = {}
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        count = self._counts.get((route, status))
+        if count is None:
+            count = self._counts[route, status] = self._requests.labels(route, str(status))
+        count.inc()
+        times = self._times.get(route)
+        if times is None:
+            times = self._times[route] = self._seconds.labels(route)
+        times.observe(seconds)
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)

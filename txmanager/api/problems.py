@@ -1,0 +1,194 @@
+"""Every error as RFC 9457 problem+json: one table, in which each class of the tree has exactly one line.
+
+A problem says what happened (`detail`), a stable `code`, the `field` where there is one, what was kept and what to do.
+
+TxManagerError
+└── ApiError                    what only HTTP can get wrong
+    ├── Malformed               not JSON, or not the shape of a request
+    ├── MissingKey              no Idempotency-Key where nothing implies one
+    ├── Unauthorized            no token, or one we do not know
+    ├── Forbidden               a known token that may not do this
+    ├── NoRoute                 no such path
+    ├── WrongMethod             the path exists, the method does not
+    ├── TooSlow                 the body did not arrive in time
+    ├── TooLarge                the body is above the limit
+    ├── NotJson                 the content type is not JSON
+    ├── QuotaUsed               the token's quota, or too many bad tokens from one address
+    └── TooManyStreams          every place for an event stream is taken
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from txmanager.core import errors as core
+from txmanager.core.errors import TxManagerError
+
+NOTHING = "Nothing was accepted or changed."
+
+
+class ApiError(TxManagerError):
+    code = "request_refused"
+
+    def __init__(self, message: str, *, field: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
+
+
+class Malformed(ApiError):
+    code = "malformed_request"
+
+
+class MissingKey(ApiError):
+    code = "missing_idempotency_key"
+
+
+class Unauthorized(ApiError):
+    code = "unauthorized"
+
+
+class Forbidden(ApiError):
+    code = "forbidden"
+
+
+class NoRoute(ApiError):
+    code = "no_route"
+
+
+class WrongMethod(ApiError):
+    code = "method_not_allowed"
+
+
+class TooSlow(ApiError):
+    code = "request_too_slow"
+
+
+class TooLarge(ApiError):
+    code = "body_too_large"
+
+
+class NotJson(ApiError):
+    code = "unsupported_media_type"
+
+
+class QuotaUsed(ApiError):
+    code = "quota_used"
+    retry_after_s = 1
+
+
+class TooManyStreams(ApiError):
+    code = "too_many_streams"
+    retry_after_s = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    title: str
+    do: str
+    kept: str = NOTHING
+
+
+_LATER = "Retry the same request, with the same Idempotency-Key, after Retry-After seconds."
+_OPERATOR = "Ask the operator; the logs of the API and the workers say more."
+
+ANSWERS: dict[type[TxManagerError], Answer] = {
+    core.TxManagerError: Answer(500, "Unexpected error", _OPERATOR, "Unknown; ask for the record by its key."),
+    core.InvalidInput: Answer(422, "Invalid request", "Correct the named field and send the request again."),
+    core.InvalidKey: Answer(400, "Invalid Idempotency-Key", "Send 1 to 255 visible ASCII characters, such as a UUID."),
+    core.InvalidSettings: Answer(500, "Invalid configuration", "The operator corrects the named setting."),
+    core.KeyReused: Answer(
+        422,
+        "Idempotency-Key used for another request",
+        "Use a new key for a new request, or the first payload to see its result.",
+        "The first request with this key stands unchanged; this one was not accepted.",
+    ),
+    core.NotFound: Answer(404, "Not found", "Check the key, the pool and the token's tenant."),
+    core.NotAllowed: Answer(409, "Not possible in this state", "Read the current state and decide again."),
+    core.Busy: Answer(429, "Busy", _LATER),
+    core.QueueFull: Answer(429, "Queue full", _LATER),
+    core.MemoryFull: Answer(429, "Ledger memory full", f"{_LATER} The operator raises maxmemory."),
+    core.StaleClaim: Answer(
+        503, "Not settled on a lane", _LATER, "At most the claim of the key, which the same key takes up again."
+    ),
+    core.LaneClosed: Answer(409, "Lane closed", "Use another lane; a closed one stays closed."),
+    core.NoLane: Answer(503, "No active lane", f"{_LATER} The operator starts a worker or resumes a lane."),
+    core.Fenced: Answer(503, "Lane owned by another", _LATER),
+    core.Refused: Answer(409, "Refused by the ledger", "Read the current state and decide again."),
+    core.KeyMissing: Answer(503, "Signing key not on chain", _OPERATOR),
+    core.RolledBack: Answer(
+        503, "Ledger rolled back", _OPERATOR, "Unknown: the lane is quarantined until an operator decides."
+    ),
+    core.Unavailable: Answer(
+        503,
+        "Ledger away",
+        _LATER,
+        "Nothing, or an acceptance we could not learn of: the same key finds it and never starts a second one.",
+    ),
+    core.Unconfirmed: Answer(
+        503,
+        "Not confirmed",
+        _LATER,
+        "Perhaps accepted: the same key finds out and never starts a second one.",
+    ),
+    core.Misconfigured: Answer(500, "Misconfigured server", _OPERATOR),
+    ApiError: Answer(400, "Request refused", "Correct the request."),
+    Malformed: Answer(400, "Malformed request", "Send one JSON object of the documented shape (/docs)."),
+    MissingKey: Answer(
+        400, "Missing Idempotency-Key", "Send the header Idempotency-Key: a new UUID per request, the same on retries."
+    ),
+    Unauthorized: Answer(401, "Unauthorized", "Send the header Authorization: Bearer with a valid token."),
+    Forbidden: Answer(403, "Forbidden", "Use a token that allows it, or ask the operator to widen this one."),
+    NoRoute: Answer(404, "No such path", "See /docs for the paths there are."),
+    WrongMethod: Answer(405, "Method not allowed", "Use a method named by the Allow header."),
+    TooSlow: Answer(408, "Request too slow", "Send the whole body at once, on a new connection."),
+    TooLarge: Answer(413, "Body too large", "Send less; the operator can raise api.max_body_bytes."),
+    NotJson: Answer(415, "Unsupported media type", "Send Content-Type: application/json, and no Content-Encoding."),
+    QuotaUsed: Answer(429, "Too many requests", _LATER),
+    TooManyStreams: Answer(429, "Too many streams", "Close streams, or read the record with ?wait= instead."),
+}
+
+
+def answer_to(error: TxManagerError) -> Answer:
+    for kind in type(error).__mro__:
+        if kind in ANSWERS:
+            return ANSWERS[kind]
+    raise AssertionError("the root of the tree is in the table")
+
+
+def problem(error: TxManagerError, instance: str | None = None) -> tuple[int, dict[str, object]]:
+    """Status and body. Errors of our own making show their words; what is ours alone to know stays in the log."""
+    answer = answer_to(error)
+    body: dict[str, object] = {
+        "type": f"/docs#{error.code}",
+        "title": answer.title,
+        "status": answer.status,
+        "detail": str(error) if answer.status != 500 else "The server could not answer; its log has the details.",
+        "code": error.code,
+        "kept": answer.kept,
+        "do": answer.do,
+    }
+    if (field := getattr(error, "field", None)) is not None:
+        body["field"] = field
+    if instance is not None:
+        body["instance"] = instance
+    return answer.status, body
+
+
+def retry_after(error: TxManagerError) -> int | None:
+    status = answer_to(error).status
+    return int(getattr(error, "retry_after_s", 1)) if status in (429, 503) else None
+
+
+def encoded(error: TxManagerError) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    status, body = problem(error)
+    headers = [(b"content-type", b"application/problem+json")]
+    if (seconds := retry_after(error)) is not None:
+        headers.append((b"retry-after", str(seconds).encode()))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return status, orjson.dumps(body, default=str), headers

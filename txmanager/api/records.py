@@ -1,0 +1,179 @@
+"""The one shape of a record, an event and a lane in JSON. A final record always makes the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from txmanager.core.models import Attempt, Event, Json, Lane, Record
+from txmanager.core.states import LaneState, Status
+
+_HINTS = {
+    "create:": "the key was derived from the payload; an Idempotency-Key of your own allows another try",
+    "recovery:": "the key was derived from the payload; an Idempotency-Key of your own allows another try",
+    "delegate:": "a delegate is relayed once; let the user sign a new one for another try",
+}
+"""What a failure under a derived key tells: the same request would only replay it."""
+
+
+class View(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AttemptView(View):
+    """One signed transaction. `dead` is the proof that it can never land."""
+
+    nonce: int
+    tx_hash: str
+    purpose: str = Field(examples=["first"])
+    signed_at: str = Field(json_schema_extra={"format": "date-time"})
+    dead: dict[str, Any] | None
+
+
+class OutcomeView(View):
+    """The final result, from chain data."""
+
+    status: Status
+    result: dict[str, Any] | None
+
+
+class RecordView(View):
+    """Everything there is to know of an intent."""
+
+    idempotency_key: str
+    kind: str = Field(examples=["near.create_account"])
+    pool: str
+    lane: str = Field(description="The signing key whose queue it went through.")
+    status: Status
+    tx_hash: str | None
+    nonce: int | None
+    attempts: list[AttemptView]
+    outcome: OutcomeView | None
+    error: dict[str, Any] | None = Field(description="`code`, `message`, `spent` and `new_key_helps` of a failure.")
+    created_at: str = Field(json_schema_extra={"format": "date-time"})
+    updated_at: str = Field(json_schema_extra={"format": "date-time"})
+    metadata: dict[str, Any]
+
+
+class EventView(View):
+    """One transition."""
+
+    id: str = Field(description="Opaque; send it back as Last-Event-ID to go on after it.")
+    idempotency_key: str
+    lane: str
+    pool: str
+    status: Status
+    at: str = Field(json_schema_extra={"format": "date-time"})
+    tx_hash: str | None = None
+    error: str | None = None
+
+
+class LaneView(View):
+    """One signing key and its queue."""
+
+    lane: str
+    pool: str
+    state: LaneState
+    reason: str
+    evidence: dict[str, Any]
+    owner: str = Field(description="The worker that holds it; empty when nobody does.")
+    epoch: int
+    lease_ms: int
+    cursor: int | None = Field(description="The next nonce to sign with.")
+    landed: int | None
+    depth: int = Field(description="Intents queued, in flight and held.")
+    unfinished: int
+    oldest_ms: int
+
+
+def instant(ms: int) -> str:
+    """RFC 3339 in UTC, always with milliseconds."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+def record_json(record: Record) -> dict[str, Json]:
+    intent, outcome = record.intent, record.outcome
+    live = record.live
+    tx_hash, nonce = (live[-1].hash, live[-1].nonce) if live else (None, None)
+    if outcome is not None:
+        tx_hash, nonce = outcome.tx_hash, outcome.nonce
+    return {
+        "idempotency_key": intent.id.key,
+        "kind": intent.kind,
+        "pool": intent.id.pool,
+        "lane": record.lane,
+        "status": record.status.value,
+        "tx_hash": tx_hash,
+        "nonce": nonce,
+        "attempts": [_attempt_json(attempt) for attempt in record.attempts],
+        "outcome": None if outcome is None else {"status": outcome.status.value, "result": outcome.result},
+        "error": _error_json(record),
+        "created_at": instant(record.created_at),
+        "updated_at": instant(record.updated_at),
+        "metadata": intent.metadata,
+    }
+
+
+def record_bytes(record: Record) -> bytes:
+    return orjson.dumps(record_json(record))
+
+
+def _attempt_json(attempt: Attempt) -> dict[str, Json]:
+    return {
+        "nonce": attempt.nonce,
+        "tx_hash": attempt.hash,
+        "purpose": attempt.purpose.value,
+        "signed_at": instant(attempt.signed_at),
+        "dead": attempt.proof,
+    }
+
+
+def _error_json(record: Record) -> Mapping[str, Json] | None:
+    if record.outcome is not None:
+        error = record.outcome.error
+        if error is None:
+            return None
+        key = record.id.key
+        hint = next((words for begin, words in _HINTS.items() if key.startswith(begin)), None)
+        return error if hint is None else {**error, "hint": hint}
+    if record.status is Status.HELD and record.hold is not None:
+        return {"code": "held", **record.hold}
+    return None
+
+
+def event_json(event: Event, id: str) -> dict[str, Json]:
+    shown: dict[str, Json] = {
+        "id": id,
+        "idempotency_key": event.intent.key,
+        "lane": event.lane,
+        "pool": event.intent.pool,
+        "status": event.status.value,
+        "at": instant(event.at),
+    }
+    if event.tx_hash is not None:
+        shown["tx_hash"] = event.tx_hash
+    if event.error is not None:
+        shown["error"] = event.error
+    return shown
+
+
+def lane_json(lane: Lane) -> dict[str, Json]:
+    return {
+        "lane": lane.id,
+        "pool": lane.spec.pool,
+        "state": lane.state.value,
+        "reason": lane.reason,
+        "evidence": lane.evidence,
+        "owner": lane.owner if lane.lease_ms else "",
+        "epoch": lane.epoch,
+        "lease_ms": lane.lease_ms,
+        "cursor": lane.cursor,
+        "landed": lane.landed,
+        "depth": lane.depth,
+        "unfinished": lane.unfinished,
+        "oldest_ms": lane.oldest_ms,
+    }
