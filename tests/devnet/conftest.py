@@ -12,7 +12,7 @@ from tests.waiting import until_sync
 
 @pytest.fixture(scope="session")
 def shared_devnet() -> Iterator[Devnet]:
-    with Devnet(accounts=12, timeout_ms=600) as devnet:
+    with Devnet(accounts=12, timeout_ms=1500) as devnet:
         until_sync(lambda: devnet.head("final")["height"] > 100_000_000, what="blocks beyond genesis are final")
         yield devnet
 

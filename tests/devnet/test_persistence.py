@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -145,3 +146,18 @@ def test_a_damaged_snapshot_is_refused_in_words(tmp_path):
     journal = Journal(tmp_path, GENESIS)
     with pytest.raises(JournalError, match="cannot be read"):
         journal.open(Network(GENESIS, Config()))
+
+
+def test_a_full_disk_ends_in_words_and_leaves_a_journal_that_opens(tmp_path, monkeypatch):
+    world, journal = open_world(tmp_path)
+    busy(world, 5)
+    height = world.network.head().height
+    real = os.write
+    monkeypatch.setattr(journal_module.os, "write", lambda file, raw: real(file, raw[: len(raw) // 2]))
+    with pytest.raises(JournalError, match="disk full"):
+        world.network.tick(world.network.now + 600.0)
+    monkeypatch.undo()
+    journal.close()
+    again, journal = open_world(tmp_path)
+    assert again.network.head().height == height
+    journal.close()

@@ -92,7 +92,14 @@ class Journal:
     def _append(self, event: tuple[str, Any]) -> None:
         payload = pickle.dumps(event, protocol=5)
         frame = _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
-        os.write(self._file, frame)
+        try:
+            whole = os.write(self._file, frame) == len(frame)
+        except OSError:
+            whole = False
+        if not whole:
+            # A torn frame would hide every later one from the next start.
+            os.ftruncate(self._file, self._size)
+            raise JournalError(f"cannot write to {self._folder}: is the disk full?")
         self._size += len(frame)
 
     def _open_file(self) -> None:

@@ -98,7 +98,9 @@ def run(settings: Settings, ready: Callable[[Server], None]) -> None:
             loop.add_signal_handler(name, stopped.set)
         await server.start(settings.port)
         ready(server)
-        await stopped.wait()
-        await server.stop()
+        try:
+            await server.until(stopped)
+        finally:
+            await server.stop()
 
     uvloop.run(serve())

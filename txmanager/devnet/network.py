@@ -245,10 +245,10 @@ class Network:
             self._sent += 1
             at = self.now + low + extra + (self.rng.random() * width if width else 0.0)
             deliveries.append((at, self._sent, producer, tx))
-        for delivery in deliveries:
-            heapq.heappush(self.in_transit, delivery)
         if self.recorder is not None:
             self.recorder.routed(deliveries)
+        for delivery in deliveries:
+            heapq.heappush(self.in_transit, delivery)
 
     def foreign_use(self, account_id: str, public_key: str, by: int = 1, count: int = 1) -> list[bytes]:
         """Somebody else signs with this key: real transactions that raise its nonce in the next block."""
@@ -269,10 +269,10 @@ class Network:
         for _ in range(count):
             nonce += by
             tx = Tx(account_id, public_key, nonce, receiver_id, base, (action,), nonce_index=lane)
-            for pool in self.pools:
-                pool.add(tx)
             if self.recorder is not None:
                 self.recorder.pooled(tx)
+            for pool in self.pools:
+                pool.add(tx)
             hashes.append(tx.hash)
         return hashes
 

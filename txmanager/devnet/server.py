@@ -22,6 +22,7 @@ from .rpc import Rpc, RpcError, Wait, internal_error, parse_error, timeout_error
 from .views import status_view
 
 REQUEST_TIMEOUT_MS = 10_000.0
+_LONGEST_NAP_MS = 100.0
 _MISSED_BLOCKS = 20  # a gap this long was a suspended process, not a slow loop
 
 
@@ -68,6 +69,15 @@ class Server:
         self.port = self._listener.sockets[0].getsockname()[1]
         self._ticker = asyncio.create_task(self._tick_forever())
 
+    async def until(self, stopped: asyncio.Event) -> None:
+        """Serve until told to stop. A chain that can no longer go on ends the server with its reason."""
+        assert self._ticker is not None
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait({stopping, self._ticker}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._ticker.done():
+            self._ticker.result()
+
     async def stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
@@ -83,7 +93,8 @@ class Server:
         network = self.network
         while True:
             now = self._clock()
-            await asyncio.sleep(max(0.0, min(network.next_block_at - now, self.timeout_ms)) / 1000)
+            # Never long: a waiting request may run out of time before the next block, or `advance` move it.
+            await asyncio.sleep(max(0.0, min(network.next_block_at - now, _LONGEST_NAP_MS)) / 1000)
             now = self._clock()
             if now - network.next_block_at > _MISSED_BLOCKS * network.config.block_ms:
                 network.resume(now)

@@ -7,7 +7,9 @@ Keys: `(account,)`, `(account, public_key)`, `(account, public_key, nonce_index)
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable
+from operator import itemgetter
 from typing import Any
 
 Key = tuple[Hashable, ...]
@@ -77,10 +79,10 @@ class State:
         past = self._history.get(key)
         if past is None:
             return self.head.get(key)
-        for since, value in reversed(past):
-            if since <= height:
-                return value
-        return past[0][1]
+        if past[-1][0] <= height:
+            return past[-1][1]
+        found = bisect_right(past, height, key=itemgetter(0))
+        return past[max(0, found - 1)][1]
 
     def _trim(self, past: list[tuple[int, Any]]) -> None:
         keep = 0

@@ -21,11 +21,13 @@ from . import model
 from .errors import DecodeError
 
 _KEY_PREFIX = {"Ed25519": "ed25519:", "Secp256k1": "secp256k1:", "MlDsa65": "ml-dsa-65:"}
-_SIGNATURE_SIZE = {0: 64, 1: 65, 2: 3309}
+_DELEGATE_TAG = 8
+MAX_DECODED_ACTIONS = 1_000  # far above the protocol's hundred, whose error must still be told
 
 
 def decode(raw: bytes) -> model.Tx:
     """The transaction in `raw`. Its signature is checked later, by whoever must know."""
+    _refuse_floods(raw)
     try:
         # V0 has no tag: its first byte is the low byte of a signer id's length, at least 2.
         signed: Any = (kit.SignedTransactionV1 if raw[:1] == b"\x01" else kit.SignedTransaction).from_borsh(raw)
@@ -58,6 +60,32 @@ def decode(raw: bytes) -> model.Tx:
         raise
     except Exception as cause:  # near-kit has no one error for bad bytes: struct, pydantic, index, unicode
         raise DecodeError(f"cannot decode the transaction: {type(cause).__name__}") from cause
+
+
+def _refuse_floods(raw: bytes) -> None:
+    """A million one-byte actions would keep the decoder busy for seconds; the protocol allows a hundred.
+
+    Reads no more than the way to the two places where a list is announced. Bytes that end before are
+    left for near-kit to refuse.
+    """
+    try:
+        at = 1 if raw[:1] == b"\x01" else 0
+        at = _after_text(raw, at)
+        at += 1 + {0: 32, 1: 64, 2: 1952}[raw[at]]
+        at += 8 if raw[:1] != b"\x01" else {0: 9, 1: 11}[raw[at]]
+        at = _after_text(raw, at) + 32
+        count = int.from_bytes(raw[at : at + 4], "little")
+        if count and raw[at + 4] == _DELEGATE_TAG:
+            at = _after_text(raw, _after_text(raw, at + 5))
+            count = max(count, int.from_bytes(raw[at : at + 4], "little"))
+    except (IndexError, KeyError):
+        return
+    if count > MAX_DECODED_ACTIONS:
+        raise DecodeError(f"too many actions: {count}")
+
+
+def _after_text(raw: bytes, at: int) -> int:
+    return at + 4 + int.from_bytes(raw[at : at + 4], "little")
 
 
 def decode_base64(text: str) -> model.Tx:
