@@ -161,6 +161,8 @@ class Worker:
         valid_until = self._deadline()
         answers = await self._ledger.renew([h.lane.fence for h in held], self._timing.lease_ms)
         for one, answer in zip(held, answers, strict=True):
+            if self._held.get(one.lane.id) is not one:
+                continue  # it ended by itself while the answer was on its way
             if answer.word == "fenced":
                 self._log.warning("lane lost", lane=one.lane.id, owner=answer.owner, epoch=answer.epoch)
                 self._let_go(one.lane.id)
@@ -250,7 +252,9 @@ class Worker:
         self.metrics.leases.labels(lane, "lost").inc()
 
     async def _give_back(self, lane: str) -> None:
-        held = self._held.pop(lane)
+        held = self._held.pop(lane, None)
+        if held is None:
+            return  # it ended by itself, and released the lane
         held.task.cancel()
         await asyncio.gather(held.task, return_exceptions=True)
         await self._release(held.lane)
