@@ -1,0 +1,203 @@
+"""Transactions as values: what is signed, how it becomes bytes, and how bytes become it again.
+
+Type 2 is encoded directly; the others go through eth-account. Both give the same bytes for the same fields, which the
+tests hold with eth-account as the oracle. A replacement is the old bytes read back with other fees, so nothing of
+what the intent does can change between attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import rlp  # type: ignore[import-untyped]
+
+from txmanager.chains.evm.names import checksummed
+from txmanager.core.errors import InvalidInput
+from txmanager.signing.evm import keccak256
+
+LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE = 0, 1, 2, 4
+TYPES = (LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE)
+
+AccessList = tuple[tuple[bytes, tuple[bytes, ...]], ...]
+"""(address, storage keys) each."""
+Authorizations = tuple[tuple[int, bytes, int, int, int, int], ...]
+"""(chain id, address, nonce, y parity, r, s) each, signed by the accounts that delegate."""
+
+
+class TransactionSigner(Protocol):
+    """A `Signer` that can also sign the types which are not encoded here."""
+
+    @property
+    def public_key(self) -> str: ...
+    def sign(self, digest: bytes) -> bytes: ...
+    def sign_transaction(self, fields: dict[str, Any]) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """What is paid per unit of gas, in wei. A gas price is both at once."""
+
+    max_fee: int
+    tip: int
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a transaction does, without its place (nonce) and its price (fees)."""
+
+    to: bytes
+    """20 bytes, or none to create a contract."""
+    value: int
+    data: bytes
+    gas: int
+    type: int = DYNAMIC
+    access_list: AccessList = ()
+    authorizations: Authorizations = ()
+    max_fee_limit: int | None = None
+    """What the caller allows at most per unit of gas; not part of the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    raw: bytes
+    hash: str
+
+
+# -- type 2, directly
+
+
+def _number(value: int) -> bytes:
+    return b"" if value == 0 else value.to_bytes((value.bit_length() + 7) // 8, "big")
+
+
+def _string(data: bytes) -> bytes:
+    size = len(data)
+    if size == 1 and data[0] < 0x80:
+        return data
+    if size < 56:
+        return bytes((0x80 + size,)) + data
+    length = _number(size)
+    return bytes((0xB7 + len(length),)) + length + data
+
+
+def _list(payload: bytes) -> bytes:
+    size = len(payload)
+    if size < 56:
+        return bytes((0xC0 + size,)) + payload
+    length = _number(size)
+    return bytes((0xF7 + len(length),)) + length + payload
+
+
+def _access(entries: AccessList) -> bytes:
+    return _list(b"".join(_list(_string(a) + _list(b"".join(_string(k) for k in keys))) for a, keys in entries))
+
+
+def sign_dynamic(chain_id: int, nonce: int, fees: Fees, body: Body, signer: TransactionSigner) -> Signed:
+    numbers = (chain_id, nonce, fees.tip, fees.max_fee, body.gas)
+    payload = b"".join(
+        (
+            *(_string(_number(n)) for n in numbers),
+            _string(body.to),
+            _string(_number(body.value)),
+            _string(body.data),
+            _access(body.access_list) if body.access_list else b"\xc0",
+        )
+    )
+    signature = signer.sign(keccak256(b"\x02" + _list(payload)))
+    r, s = signature[:32].lstrip(b"\0"), signature[32:64].lstrip(b"\0")
+    raw = b"\x02" + _list(payload + _string(_number(signature[64])) + _string(r) + _string(s))
+    return Signed(raw, "0x" + keccak256(raw).hex())
+
+
+# -- the other types, by eth-account
+
+
+def sign_any(chain_id: int, nonce: int, fees: Fees, body: Body, signer: TransactionSigner) -> Signed:
+    """Slow for all types but 2: call it off the event loop for those."""
+    if body.type == DYNAMIC:
+        return sign_dynamic(chain_id, nonce, fees, body, signer)
+    return sign_slowly(chain_id, nonce, fees, body, signer)
+
+
+def sign_slowly(chain_id: int, nonce: int, fees: Fees, body: Body, signer: TransactionSigner) -> Signed:
+    raw = signer.sign_transaction(fields(chain_id, nonce, fees, body))
+    return Signed(raw, "0x" + keccak256(raw).hex())
+
+
+def fields(chain_id: int, nonce: int, fees: Fees, body: Body) -> dict[str, Any]:
+    """The transaction as eth-account wants it."""
+    told: dict[str, Any] = {
+        "chainId": chain_id,
+        "nonce": nonce,
+        "gas": body.gas,
+        "to": checksummed(body.to.hex()) if body.to else "",
+        "value": body.value,
+        "data": body.data,
+    }
+    if body.type in (LEGACY, ACCESS_LIST):
+        told["gasPrice"] = fees.max_fee
+    else:
+        told |= {"maxFeePerGas": fees.max_fee, "maxPriorityFeePerGas": fees.tip}
+    if body.type != LEGACY:
+        told["type"] = body.type
+        told["accessList"] = [
+            {"address": checksummed(a.hex()), "storageKeys": ["0x" + k.hex() for k in keys]}
+            for a, keys in body.access_list
+        ]
+    if body.type == SET_CODE:
+        names = ("chainId", "address", "nonce", "yParity", "r", "s")
+        told["authorizationList"] = [
+            dict(zip(names, (c, "0x" + a.hex(), n, y, r, s), strict=True)) for c, a, n, y, r, s in body.authorizations
+        ]
+    return told
+
+
+# -- reading back what was signed
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    nonce: int
+    fees: Fees
+    body: Body
+
+
+def read_raw(raw: bytes) -> Read:
+    """What signed bytes say. They are our own, so anything odd is damage."""
+    try:
+        kind = LEGACY if raw[0] >= 0xC0 else raw[0]
+        parts: list[Any] = rlp.decode(raw if kind == LEGACY else raw[1:])
+        return _read(kind, parts)
+    except (rlp.DecodingError, IndexError, ValueError, TypeError):
+        raise InvalidInput("raw", "is not a signed transaction of type 0, 1, 2 or 4") from None
+
+
+def _read(kind: int, parts: Sequence[Any]) -> Read:
+    number = _int
+    if kind == LEGACY:
+        nonce, price, gas, to, value, data = parts[:6]
+        fees = Fees(number(price), number(price))
+        return Read(number(nonce), fees, Body(to, number(value), data, number(gas), LEGACY))
+    if kind == ACCESS_LIST:
+        _, nonce, price, gas, to, value, data, access = parts[:8]
+        fees = Fees(number(price), number(price))
+        body = Body(to, number(value), data, number(gas), kind, _entries(access))
+        return Read(number(nonce), fees, body)
+    if kind not in (DYNAMIC, SET_CODE):
+        raise ValueError("an unknown type")
+    _, nonce, tip, max_fee, gas, to, value, data, access = parts[:9]
+    body = Body(to, number(value), data, number(gas), kind, _entries(access))
+    if kind == SET_CODE:
+        signed = tuple((number(c), a, number(n), number(y), number(r), number(s)) for c, a, n, y, r, s in parts[9])
+        body = replace(body, authorizations=signed)
+    return Read(number(nonce), Fees(number(max_fee), number(tip)), body)
+
+
+def _int(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _entries(access: Sequence[Any]) -> AccessList:
+    return tuple((address, tuple(keys)) for address, keys in access)
