@@ -1,0 +1,169 @@
+"""What happened, in the order it happened: one flat list of facts, written by the ledger, the nodes and the producers.
+
+Facts are noted where they become true (inside the store's atomic step, at the node, in the caller's hand), so a bug in
+the code under test cannot also hide its trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from txmanager.core.models import Attempt, IntentId, Outcome, Purpose
+from txmanager.core.states import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    at: float
+    lane: str
+    epoch: int
+    token: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    at: float
+    lane: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """A fenced operation that the lane carried out."""
+
+    at: float
+    lane: str
+    operation: str
+    epoch: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    at: float
+    lane: str
+    id: IntentId
+    life: str
+    stream_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One attempt written ahead. `open_below`: lower nonces of other intents that could still land then."""
+
+    at: float
+    lane: str
+    id: IntentId
+    life: str
+    stream_id: str
+    nonce: int
+    hash: str
+    purpose: Purpose
+    deaths: Mapping[str, Any]
+    unproven: tuple[str, ...]
+    open_below: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An intent became final in its lane."""
+
+    at: float
+    lane: str
+    id: IntentId
+    life: str
+    outcome: Outcome
+    deaths: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    at: float
+    lane: str
+    hash: str
+    process: str
+    known: bool
+    """Whether the ledger held these bytes when they left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a caller was told of a key."""
+
+    at: float
+    by: str
+    id: IntentId
+    life: str
+    status: Status
+    outcome: Outcome | None
+    accepted: bool
+    """Told as the answer to a submit: from now on the intent may not be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """The home keeps the final answer from now on."""
+
+    at: float
+    id: IntentId
+    life: str
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """The ledger forgot; `lost` are lanes that lost writes of an owner."""
+
+    at: float
+    lost: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Operated:
+    at: float
+    what: str
+    lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """The code under test raised what it should not have."""
+
+    at: float
+    what: str
+
+
+Fact = (
+    Leased
+    | Released
+    | Wrote
+    | Appended
+    | Recorded
+    | Ended
+    | Sent
+    | Answered
+    | Retired
+    | RolledBack
+    | Operated
+    | Broke
+)
+
+
+@dataclass(slots=True)
+class History:
+    time: Callable[[], float]
+    facts: list[Fact] = field(default_factory=list)
+    landed: set[str] = field(default_factory=set)
+    """Every hash that was ever in a block, an orphaned one included."""
+    recorded: set[str] = field(default_factory=set)
+    may_land: Callable[[str, Attempt], bool] = lambda _lane, _attempt: True
+    """What the chain itself knows: whether these bytes of a lane could still be included."""
+    lines: list[str] | None = None
+    """The code's own log, kept only when somebody will read it."""
+
+    def note(self, fact: Fact) -> None:
+        self.facts.append(fact)
+        if self.lines is not None:
+            self.lines.append(f"{fact.at:9.3f}  {fact}")

@@ -1,0 +1,267 @@
+"""The production memory ledger behind a bad network, on a server that restarts, forgets and has a clock of its own.
+
+Every call may lose its request or its reply, arrive late or twice, or find its caller dead. What a lane's store does
+is noted in the history inside the same atomic step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from tests.sim.faults import Faults
+from tests.sim.history import Appended, Ended, History, Leased, Recorded, Released, Retired, RolledBack, Wrote
+from tests.sim.loop import PROCESS, Life, VirtualLoop
+from txmanager.core import ledger as words
+from txmanager.core.errors import TxManagerError, Unavailable
+from txmanager.core.models import Fence, Intent, IntentId, Json, Outcome, Purpose, Record
+from txmanager.core.states import Status
+from txmanager.ledger.memory import MemoryLedger
+from txmanager.ledger.memory.homes import Homes
+from txmanager.ledger.memory.lanes import LaneStore
+
+T = TypeVar("T")
+_OWNERS_WRITES = ("cursor", "signed_upto", "last_id")
+
+
+class WatchedLane(LaneStore):
+    """A lane's store that notes what it did."""
+
+    __slots__ = ("history",)
+    history: History
+
+    @classmethod
+    def of(cls, store: LaneStore, history: History) -> WatchedLane:
+        lane = cls(**{f.name: getattr(store, f.name) for f in fields(LaneStore)})
+        lane.history = history
+        return lane
+
+    def copy(self) -> WatchedLane:
+        twin = WatchedLane.of(self, self.history)
+        for f in fields(LaneStore):
+            value = getattr(twin, f.name)
+            if isinstance(value, dict | set | list):
+                setattr(twin, f.name, value.copy())
+        return twin
+
+    def _wrote(self, operation: str, fence: Fence) -> None:
+        history = self.history
+        history.note(Wrote(history.time(), self.spec.id, operation, fence.epoch, fence.token))
+
+    def append(self, entry: words.Entry, now: int) -> words.Appended:
+        answer = super().append(entry, now)
+        if answer.word == "appended":
+            fact = Appended(self.history.time(), self.spec.id, entry.intent.id, entry.life, answer.stream_id)
+            self.history.note(fact)
+        return answer
+
+    def lease(self, owner: str, token: str, lease_ms: int, now: int, found: str) -> words.Lease:
+        answer = super().lease(owner, token, lease_ms, now, found)
+        if answer.fence is not None:
+            fence = answer.fence
+            self.history.note(Leased(self.history.time(), self.spec.id, fence.epoch, fence.token, fence.owner))
+        return answer
+
+    def release(self, fence: Fence) -> bool:
+        answer = super().release(fence)
+        if answer:
+            self.history.note(Released(self.history.time(), self.spec.id, fence.token))
+        return answer
+
+    def take(self, fence: Fence, count: int) -> list[words.Taken]:
+        answer = super().take(fence, count)
+        self._wrote("take", fence)
+        return answer
+
+    def unfinished(self, fence: Fence) -> list[Record]:
+        answer = super().unfinished(fence)
+        self._wrote("unfinished", fence)
+        return answer
+
+    def hold(self, fence: Fence, id: IntentId, life: str, hold: Mapping[str, Json], now: int) -> bool:
+        answer = super().hold(fence, id, life, hold, now)
+        self._wrote("hold", fence)
+        return answer
+
+    def record_attempts(
+        self, fence: Fence, cursor: int, batch: Sequence[words.WriteAhead], now: int, found: str
+    ) -> int:
+        known = {a.hash for r in self.records.values() for a in r.attempts}
+        facts = [self._recorded_fact(write) for write in batch if write.attempt.hash not in known]
+        answer = super().record_attempts(fence, cursor, batch, now, found)
+        self._wrote("record_attempts", fence)
+        for fact in facts:
+            self.history.recorded.add(fact.hash)
+            self.history.note(fact)
+        return answer
+
+    def _recorded_fact(self, write: words.WriteAhead) -> Recorded:
+        attempt, record = write.attempt, self.records.get(write.id)
+        unproven = tuple(a.name for a in record.effects if not a.dead and a.name not in write.deaths) if record else ()
+        below = tuple(
+            a.name
+            for other in self.records.values()
+            if other.id != write.id and other.status is Status.INFLIGHT
+            for a in other.live
+            if a.nonce < attempt.nonce and self.history.may_land(self.spec.id, a)
+        )
+        return Recorded(
+            self.history.time(),
+            self.spec.id,
+            write.id,
+            write.life,
+            write.stream_id,
+            attempt.nonce,
+            attempt.hash,
+            attempt.purpose,
+            write.deaths,
+            unproven,
+            below if attempt.purpose is not Purpose.FIRST else (),
+        )
+
+    def settle(
+        self, fence: Fence, batch: Sequence[words.Settlement], landed: int | None, now: int
+    ) -> list[words.Settled]:
+        answers = super().settle(fence, batch, landed, now)
+        self._wrote("settle", fence)
+        return answers
+
+    def _finish(self, record: Record, outcome: Outcome, now: int) -> Record:
+        final = super()._finish(record, outcome, now)
+        proofs = {a.name: a.proof for a in final.attempts if a.proof is not None}
+        self.history.note(Ended(self.history.time(), self.spec.id, final.id, final.life, outcome, proofs))
+        return final
+
+
+class _Stores(dict[str, LaneStore]):
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+
+    def __setitem__(self, lane: str, store: LaneStore) -> None:
+        watched = store if isinstance(store, WatchedLane) else WatchedLane.of(store, self._history)
+        super().__setitem__(lane, watched)
+
+
+class WatchedHomes(Homes):
+    history: History
+
+    def retire(self, record: Record, retention_ms: int, now: int) -> bool:
+        answer = super().retire(record, retention_ms, now)
+        if answer:
+            self.history.note(Retired(self.history.time(), record.id, record.life))
+        return answer
+
+    def copy(self) -> dict[IntentId, Any]:
+        return {id: replace(home) for id, home in self._homes.items()}
+
+    def restore(self, homes: Mapping[IntentId, Any]) -> None:
+        self._homes = {id: replace(home) for id, home in homes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    homes: Mapping[IntentId, Any]
+    stores: Mapping[str, WatchedLane]
+
+
+class SimLedger(MemoryLedger):
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        faults: Faults,
+        history: History,
+        *,
+        clock: Callable[[], int],
+        retention_ms: int,
+        vouches: bool,
+        pause: Callable[[float], None],
+    ) -> None:
+        super().__init__(clock=clock, retention_ms=retention_ms, vouches=vouches)
+        self._loop, self._faults, self._history, self._pause = loop, faults, history, pause
+        self.homes: WatchedHomes = WatchedHomes()
+        self.homes.history = history
+        self.stores = _Stores(history)
+        self.down = False
+        self.generation = 0
+
+    # -- the way there and back
+
+    async def _step(self, operation: str, step: Callable[[int], T]) -> T:
+        process = PROCESS.get()
+        if process is None:
+            return step(self._clock())
+        faults, loop = self._faults, self._loop
+        fault = faults.draw("ledger", f"{process.name} {operation}")
+        amount = faults.amount("ledger") if fault else 0.0
+        early = amount < 0.5
+        if fault == "crash" and early:
+            process.kill()
+        if fault == "pause" and early:
+            self._pause(amount * 2)
+        await asyncio.sleep(0.0005 + (amount * 4.0 if fault == "slow" else 0.0))
+        if process.life is Life.DEAD:
+            await process.gone()
+        if fault == "late_request":
+            loop.later(0.2 + amount * amount * 40.0, self._execute, step)
+        if self.down or fault in ("lost_request", "late_request"):
+            await asyncio.sleep(0.1 + amount)
+            raise Unavailable("the ledger did not answer")
+        result = step(self._clock())
+        if fault == "duplicate":
+            loop.later(amount * amount * 20.0, self._execute, step)
+        if fault == "crash":
+            process.kill()
+            await process.gone()
+        if fault == "pause":
+            self._pause((amount - 0.5) * 2)
+        if fault == "lost_reply":
+            await asyncio.sleep(0.1 + amount)
+            raise Unavailable("the ledger did not answer")
+        await asyncio.sleep(0.0)
+        return result
+
+    def _execute(self, step: Callable[[int], Any]) -> None:
+        """A request that arrives when nobody waits for it any more."""
+        if not self.down:
+            try:
+                step(self._clock())
+            except TxManagerError:
+                pass
+
+    def _wake(self, lane: str, final: IntentId | None = None) -> None:
+        if self._faults.draw("wake", "wake", lane) is None:
+            super()._wake(lane, final)
+
+    # -- the server itself
+
+    def snapshot(self) -> Snapshot:
+        stores = {lane: store.copy() for lane, store in self.stores.items() if isinstance(store, WatchedLane)}
+        return Snapshot(self.homes.copy(), stores)
+
+    def stop(self) -> None:
+        self.down = True
+
+    def start(self, back_to: Snapshot | None = None) -> None:
+        """Up again, as another history; `back_to` is what a failover or a lost disk left of it."""
+        self.down = False
+        self.generation += 1
+        self.replication_id = f"memory-{self.generation}"
+        if back_to is None:
+            return
+        lost = set()
+        for lane, store in list(self.stores.items()):
+            old = back_to.stores.get(lane)
+            if old is None:
+                continue  # registration is repeated by every worker; the lane itself is younger than any intent
+            if any(getattr(old, f) != getattr(store, f) for f in _OWNERS_WRITES):
+                lost.add(lane)
+            self.stores[lane] = old.copy()
+        self.homes.restore(back_to.homes)
+        self._history.note(RolledBack(self._history.time(), frozenset(lost)))
+
+
+def bare(intent: Intent) -> Intent:
+    return replace(intent, payload={})

@@ -1,0 +1,158 @@
+"""An asyncio event loop on virtual time, and processes that can be killed or frozen at any await.
+
+Nothing sleeps and nothing reads a real clock: time jumps to the next timer. What runs next depends on the seed alone,
+so a schedule replays step by step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.taskgroups
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from typing import Any
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Stuck(Exception):
+    """Nothing is ready and no timer is set: the schedule can never go on."""
+
+
+class Life(Enum):
+    RUNNING = "running"
+    FROZEN = "frozen"
+    DEAD = "dead"
+
+
+class Process:
+    """Everything that one operating-system process would run: its tasks and timers live, stop and die together."""
+
+    def __init__(self, loop: VirtualLoop, name: str, died: Callable[[Process], None] | None = None) -> None:
+        self.loop = loop
+        self.name = name
+        self.life = Life.RUNNING
+        self.clock_offset_ms = 0
+        self.backlog: deque[asyncio.Handle] = deque()
+        self._died = died
+
+    def spawn(self, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        context = copy_context()
+        context.run(PROCESS.set, self)
+        return self.loop.create_task(main, context=context)
+
+    def kill(self) -> None:
+        """From now on nothing of it runs: no handler, no `finally`."""
+        if self.life is not Life.DEAD:
+            self.life = Life.DEAD
+            self.backlog.clear()
+            if self._died is not None:
+                self._died(self)
+
+    def freeze(self) -> None:
+        if self.life is Life.RUNNING:
+            self.life = Life.FROZEN
+
+    def thaw(self) -> None:
+        """Go on where it stood: every timer that fell due meanwhile fires at once."""
+        if self.life is Life.FROZEN:
+            self.life = Life.RUNNING
+            self.loop.requeue(self.backlog)
+
+    async def gone(self) -> None:
+        """Where a coroutine of a dead process ends."""
+        await self.loop.create_future()
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    def __init__(self, rng: random.Random, shuffle: float = 0.0) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._rng = rng
+        self._shuffle = shuffle
+        self._made: list[asyncio.Task[Any]] = []
+        self.steps = 0
+        self.outside: Context = copy_context()
+        """The context of the world itself: what runs here belongs to no process."""
+        self.set_exception_handler(lambda _loop, _context: None)
+
+    def time(self) -> float:
+        return self._now
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._made.append(task)
+        return task
+
+    def later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> None:
+        """Something the world does, whoever caused it and whether or not that one still lives."""
+        self.call_later(delay_s, call, *args, context=self.outside)
+
+    def requeue(self, handles: deque[asyncio.Handle]) -> None:
+        self._ready.extend(handles)  # type: ignore[attr-defined]
+        handles.clear()
+
+    def _run_once(self) -> None:
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        while scheduled and scheduled[0]._cancelled:
+            heapq.heappop(scheduled)._scheduled = False
+        if not ready:
+            if not scheduled:
+                raise Stuck
+            self._now = max(self._now, scheduled[0]._when)
+        while scheduled and scheduled[0]._when <= self._now:
+            handle: asyncio.Handle = heapq.heappop(scheduled)
+            handle._scheduled = False  # type: ignore[attr-defined]
+            ready.append(handle)
+        if self._shuffle and len(ready) > 1 and self._rng.random() < self._shuffle:
+            ready.rotate(-self._rng.randrange(len(ready)))
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process is not None and process.life is not Life.RUNNING:
+                if process.life is Life.FROZEN:
+                    process.backlog.append(handle)
+                continue
+            self.steps += 1
+            handle._run()
+
+    def discard(self) -> None:
+        """End without running anything more: whatever hangs is closed where it hangs."""
+        self._ready.clear()  # type: ignore[attr-defined]
+        self._scheduled.clear()  # type: ignore[attr-defined]
+        for task in self._made:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                try:
+                    task.get_coro().close()  # type: ignore[union-attr]
+                except BaseException:  # noqa: S110, a `finally` that awaits cannot finish here, and need not
+                    pass
+        self._ready.clear()  # type: ignore[attr-defined]
+        self._scheduled.clear()  # type: ignore[attr-defined]
+        self._made.clear()
+        self.close()
+
+    def _write_to_self(self) -> None:
+        """No other thread ever wakes this loop."""
+
+
+class _InOrder(dict[Any, None]):
+    """What asyncio keeps in a set of tasks is visited by address; in order of arrival it replays."""
+
+    def add(self, item: Any) -> None:
+        self[item] = None
+
+    def discard(self, item: Any) -> None:
+        self.pop(item, None)
+
+
+def order_task_groups() -> None:
+    """A task group cancels its members in the order of their making, here and in every replay."""
+    asyncio.taskgroups.set = _InOrder  # type: ignore[attr-defined]

@@ -1,0 +1,619 @@
+"""One schedule: workers, producers, operators, a ledger and a chain; first chaos, then quiet, then the questions.
+
+In the chaos faults strike; then they end, everybody is up again, operators do what they would do, and every accepted
+intent has a bounded time to end or to be held by name. Finally every key is asked for once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tests.sim import logs
+from tests.sim.checker import Checked, check
+from tests.sim.faults import Faults
+from tests.sim.history import Answered, Broke, History, Operated
+from tests.sim.ledger import SimLedger
+from tests.sim.loop import PROCESS, Life, Process, VirtualLoop, order_task_groups
+from tests.sim.nodes import Nodes, SimNetwork, SimRpc
+from tests.sim.plan import Event, Plan
+from txmanager.chains.near import LaneId, NearChain, NearNetwork, PublicKey
+from txmanager.core.decide import Policy
+from txmanager.core.errors import NotAllowed, NotFound, TxManagerError
+from txmanager.core.models import Attempt, Intent, LaneSpec, Record, new_intent
+from txmanager.core.states import LaneState, Status
+from txmanager.devnet import fees
+from txmanager.devnet.genesis import Genesis
+from txmanager.devnet.model import Account, Transfer, Tx
+from txmanager.devnet.network import Config
+from txmanager.runtime.lane import REBASELINE
+from txmanager.runtime.metrics import Metrics
+from txmanager.runtime.producer import Producer
+from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.signing import Ed25519Signer, Secret
+
+POOL = "pool"
+EPOCH_MS = 1_700_000_000_000
+HEAL_S = 240.0
+_KEYS = 5
+GENESIS = Genesis.from_seed(0, accounts=3, keys=_KEYS)
+RELAYER, RECEIVER, FUNDER = GENESIS.users
+SIGNERS = [Ed25519Signer.parse(Secret(pair.private_key)) for pair in RELAYER.keys]
+LANES = [str(LaneId("sim", RELAYER.account_id, PublicKey.parse(s.public_key))) for s in SIGNERS[:-1]]
+ADMIN = SIGNERS[-1]
+METRICS = Metrics()
+order_task_groups()
+
+
+@dataclass(slots=True)
+class Result:
+    plan: Plan
+    violations: list[str]
+    struck: list[tuple[float, str, str, int]]
+    cells: Counter[tuple[str, str]]
+    ends: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    virtual_s: float = 0.0
+    lines: list[str] | None = None
+    digest: int = 0
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A worker's place: who sits there changes with every restart."""
+
+    number: int
+    generation: int = 0
+    process: Process | None = None
+    worker: Worker | None = None
+    closed_until: float = 0.0
+
+
+def run(plan: Plan, *, verbose: bool = False) -> Result:
+    """Run a whole schedule and judge it. Deterministic: the same plan gives the same result."""
+    gc.disable()
+    loop = VirtualLoop(random.Random(f"loop:{plan.seed}"), plan.shuffle)
+    history = History(loop.time, lines=[] if verbose else None)
+    logs.listen(history)
+    asyncio.set_event_loop(loop)
+    try:
+        world = World(plan, loop, history)
+        loop.run_until_complete(world.main())
+        checked = check(world.evidence())
+        violations = checked.violations
+        ends = checked.ends
+    finally:
+        asyncio.set_event_loop(None)
+        loop.discard()
+        logs.listen(None)
+    digest = hash(tuple((round(f.at, 6), type(f).__name__) for f in history.facts))
+    faults = world.faults
+    return Result(
+        plan, violations, faults.struck, faults.cells, ends, loop.steps, loop.time(), history.lines, digest
+    )
+
+
+class World:
+    def __init__(self, plan: Plan, loop: VirtualLoop, history: History) -> None:
+        self.plan, self.loop, self.history = plan, loop, history
+        self.rng = random.Random(f"world:{plan.seed}")
+        self.server_offset_ms = 0
+        self.faults = Faults(plan, loop.time, self._states)
+        self.ledger = SimLedger(
+            loop,
+            self.faults,
+            history,
+            clock=self._server_ms,
+            retention_ms=plan.retention_ms,
+            vouches=plan.vouches,
+            pause=self._pause_current,
+        )
+        config = Config(
+            chain_id="sim",
+            block_ms=plan.block_ms,
+            producers=3,
+            nodes=max(2, len(plan.nodes)),
+            delay_ms=(0.0, 20.0),
+            loss=plan.loss,
+            validity=plan.validity,
+        )
+        self.network = SimNetwork(
+            GENESIS, config, random.Random(f"net:{plan.seed}"), self.faults, history, 5 * plan.epoch_blocks
+        )
+        self.nodes = Nodes(loop, self.network)
+        history.may_land = self._may_land
+        self.stalled = False
+        self.served = plan.lanes
+        self.seats = [_Seat(n) for n in range(plan.workers)]
+        self.producers = [Process(loop, f"p{n}") for n in range(plan.producers)]
+        self.clients = [self._client(process) for process in self.producers]
+        self.intents = [self._intent(n) for n in range(plan.intents)]
+        self.arrivals = sorted(self.rng.uniform(0.3, plan.chaos_s * 0.6) for _ in self.intents)
+        self.acknowledged: set[int] = set()
+        self.tampered: set[str] = set()
+        """Lanes whose key somebody else used."""
+        self.healing = False
+
+    # -- what the faults want to know
+
+    def _states(self, lane: str) -> Iterable[str]:
+        if not self.faults.on:
+            return ()
+        stores = [self.ledger.stores[lane]] if lane in self.ledger.stores else list(self.ledger.stores.values())
+        found = {r.status.value for s in stores for r in s.records.values()} or {"none"}
+        return found | {s.state.value for s in stores}
+
+    def _server_ms(self) -> int:
+        return EPOCH_MS + self.server_offset_ms + int(self.loop.time() * 1000)
+
+    def _may_land(self, lane: str, attempt: Attempt) -> bool:
+        final = self.network.chain.blocks[max(0, len(self.network.chain.blocks) - 3)]
+        key = self.network.reader(final)((RELAYER.account_id, SIGNERS[LANES.index(lane)].public_key))
+        expired = final.height > attempt.base_height + self.plan.validity
+        return not expired and key.nonce < attempt.nonce and attempt.hash not in self.history.landed
+
+    # -- making the parts
+
+    def _intent(self, n: int) -> Intent:
+        """Every intent moves an amount of its own: whatever lands names the intent that paid for it."""
+        roll = self.rng.random()
+        payload: dict[str, str] = {"receiver_id": RECEIVER.account_id, "amount": str(1000 + n)}
+        max_age_s = None
+        if roll < 0.08:
+            payload["receiver_id"] = "nobody.near"
+        elif roll < 0.12:
+            payload["receiver_id"] = "NOT AN ACCOUNT"
+        elif roll < 0.16:
+            max_age_s = self.rng.randint(1, 20)
+        return new_intent(key=f"k{n}", pool=POOL, kind="near.transfer", payload=payload, max_age_s=max_age_s)
+
+    def _client(self, process: Process) -> Producer:
+        rng = random.Random(f"{process.name}:{self.plan.seed}:{self.rng.random()}")
+        return Producer(self.ledger, new_life=lambda: f"{rng.getrandbits(64):016x}")
+
+    def _start(self, seat: _Seat) -> None:
+        if seat.closed_until > self.loop.time() and not self.healing:
+            self.loop.later(seat.closed_until - self.loop.time() + 0.001, self._start, seat)
+            return
+        if seat.process is not None and seat.process.life is not Life.DEAD:
+            return
+        seat.generation += 1
+        name = f"w{seat.number}" if self.plan.same_name else f"w{seat.number}.{seat.generation}"
+        seat.process = Process(self.loop, name, lambda _: self._died(seat))
+        seat.process.spawn(self._work(seat, seat.process))
+
+    def _died(self, seat: _Seat) -> None:
+        self.loop.later(0.2 + 6.0 * self.rng.random() ** 2, self._start, seat)
+
+    async def _work(self, seat: _Seat, process: Process) -> None:
+        try:
+            seat.worker = self._worker(seat, process)
+            await seat.worker.run()
+        except Exception as error:
+            self.history.note(Broke(self.loop.time(), f"worker ended: {type(error).__name__}: {error}"))
+        process.kill()
+
+    def _worker(self, seat: _Seat, process: Process) -> Worker:
+        plan = self.plan
+        rng = random.Random(f"{process.name}:{seat.generation}:{plan.seed}")
+        settings = NearNetwork(plan.validity, plan.epoch_blocks, head_fresh_s=1.0, head_max_age_s=4.0, scan_blocks=400)
+        rpc = SimRpc(self.nodes, self.faults, self.history, plan.nodes, rng, self._pause_current)
+        lanes = LANES[: self.served]
+        signers = dict(zip(lanes, SIGNERS, strict=False))
+        chain = NearChain("sim", (), signers, settings=settings, rpc=rpc, rng=rng)
+        policy = Policy(
+            window=plan.window, max_inflight=plan.max_inflight, include_within_ms=4000, hold_after_ms=plan.hold_after_ms
+        )
+        services = {lane: Service(LaneSpec(lane, POOL), chain, policy) for lane in lanes}
+        return Worker(
+            self.ledger,
+            services,
+            name=process.name,
+            timing=Timing(lease_ms=plan.lease_ms, margin_ms=plan.lease_ms // 5, poll_s=1.0, grace_s=8.0),
+            metrics=METRICS,
+            clock=lambda: EPOCH_MS + process.clock_offset_ms + int(self.loop.time() * 1000),
+            rng=rng,
+            new_token=lambda: f"{rng.getrandbits(128):032x}",
+            point=lambda where: self._point(process, where),
+        )
+
+    def _point(self, process: Process, where: str) -> None:
+        if self.faults.draw("point", f"{process.name} {where}"):
+            process.kill()
+
+    def _pause_current(self, amount: float) -> None:
+        process = PROCESS.get()
+        if process is not None:
+            self._freeze(process, amount)
+
+    def _freeze(self, process: Process, amount: float) -> None:
+        process.freeze()
+        self.loop.later(self.plan.lease_ms / 1000 * (0.5 + 2.0 * amount), process.thaw)
+
+    # -- the course of a schedule
+
+    async def main(self) -> None:
+        self._tick()
+        for seat in self.seats:
+            self.loop.later(self.rng.uniform(0.0, 0.5), self._start, seat)
+        for n, at in enumerate(self.arrivals):
+            self.loop.later(at, self._call, n, n % len(self.producers))
+        for event in self.plan.events:
+            self.loop.later(event.at_s, self._strike, event)
+        await asyncio.sleep(self.plan.chaos_s)
+        await self._heal()
+        await self._ask_all()
+
+    def _tick(self) -> None:
+        if not self.stalled:
+            self.nodes.tick()
+        self.loop.later(self.plan.block_ms / 1000, self._tick)
+
+    def _call(self, n: int, producer: int) -> None:
+        """A caller asks for intent `n`, and asks again until it has an answer."""
+        process = self.producers[producer]
+        if process.life is not Life.DEAD:
+            process.spawn(self._submit(process, self.clients[producer], n))
+
+    async def _submit(self, process: Process, client: Producer, n: int) -> None:
+        pause = 0.2
+        while True:
+            try:
+                submitted = await client.submit(self.intents[n])
+            except TxManagerError as error:
+                if error.code == "idempotency_key_reused":
+                    self.history.note(Broke(self.loop.time(), f"k{n}: {error}"))
+                    return
+                await asyncio.sleep(pause)
+                pause = min(3.0, pause * 2)
+                continue
+            self._answered(process.name, submitted.record, accepted=True)
+            self.acknowledged.add(n)
+            return
+
+    def _answered(self, by: str, record: Record, *, accepted: bool) -> None:
+        fact = Answered(
+            self.loop.time(), by, record.id, record.life, record.status, record.outcome, accepted
+        )
+        self.history.note(fact)
+
+    async def _heal(self) -> None:
+        self.faults.on = False
+        self.healing = True
+        self.stalled = False
+        self.network.resume(self.loop.time() * 1000)
+        self.network.stuck_at.clear()
+        if self.ledger.down:
+            self.ledger.start()
+        for process in self.producers:
+            process.thaw()
+        for seat in self.seats:
+            if seat.process is None or seat.process.life is Life.DEAD:
+                self._start(seat)
+            else:
+                seat.process.thaw()
+        await self._fund()
+        until = self.loop.time() + HEAL_S
+        started = self.loop.time()
+        round_ = 0
+        while self.loop.time() < until:
+            round_ += 1
+            for n in range(len(self.intents)):
+                if n not in self.acknowledged and round_ % 8 == 1:
+                    self._call(n, self._living())
+            await asyncio.sleep(1.0)
+            await self._operate(self.loop.time() - started)
+            if len(self.acknowledged) == len(self.intents) and self._quiet():
+                return
+
+    def _living(self) -> int:
+        for n, process in enumerate(self.producers):
+            if process.life is Life.DEAD:
+                self._revive(n)
+        return self.rng.randrange(len(self.producers))
+
+    def _revive(self, n: int) -> None:
+        if self.producers[n].life is Life.DEAD:
+            self.producers[n] = Process(self.loop, f"p{n}")
+            self.clients[n] = self._client(self.producers[n])
+            for intent in range(len(self.intents)):
+                if self.arrivals[intent] <= self.loop.time() and intent not in self.acknowledged:
+                    self._call(intent, n)
+
+    def _quiet(self) -> bool:
+        """Whether everything has ended, or waits for a person by name."""
+        for store in self.ledger.stores.values():
+            if store.state is LaneState.QUARANTINED:
+                continue
+            for record in store.records.values():
+                if record.status.final:
+                    return False  # not retired yet
+                if record.status is not Status.HELD:
+                    return False
+        return True
+
+    # -- operators
+
+    async def _operate(self, healed_for_s: float) -> None:
+        """What people do once the storm is over: resume what they stopped, fund, vouch, resolve."""
+        wants = {event.kind for event in self.plan.events}
+        for lane, store in list(self.ledger.stores.items()):
+            stopped_by_us = store.state is LaneState.PAUSED and store.reason == "operator"
+            waits = store.state is LaneState.PAUSED and store.reason != REBASELINE and healed_for_s > 60.0
+            if stopped_by_us or waits:
+                await self.ledger.set_lane(lane, LaneState.ACTIVE)
+            elif store.state is LaneState.QUARANTINED and "rebaseline" in wants and healed_for_s > 5.0:
+                if store.reason == "foreign_nonce_use":
+                    await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)
+            if "resolve_held" in wants and healed_for_s > 10.0:
+                for record in list(store.records.values()):
+                    if record.status is Status.HELD and record.directive is None:
+                        verb = ("resign", "kill", "track")[int(record.stream_id[-1]) % 3]
+                        try:
+                            await self.ledger.resolve(record.id, {"verb": verb, "by": "sim"})
+                        except (NotAllowed, NotFound):
+                            pass
+        if not any(s.state is LaneState.ACTIVE for s in self.ledger.stores.values()):
+            for lane, store in self.ledger.stores.items():
+                if store.state is LaneState.DRAINING:
+                    await self.ledger.set_lane(lane, LaneState.ACTIVE)
+
+    async def _fund(self) -> None:
+        account: Account = self.network.chain.state.get((RELAYER.account_id,))
+        if account.amount < 1000 * fees.NEAR:
+            self._pay(FUNDER.account_id, SIGNER_OF_FUNDER, RELAYER.account_id, 100_000 * fees.NEAR)
+
+    def _pay(self, sender: str, key: str, receiver: str, amount: int) -> None:
+        """Money that moves on its own, by a key that is no lane: straight into every producer's pool."""
+        nonce = self.network.chain.state.get((sender, key)).nonce + 1
+        base = self.network.chain.blocks[-1].hash
+        tx = Tx(sender, key, nonce, receiver, base, (Transfer(amount),))
+        for pool in self.network.pools:
+            pool.add(tx)
+
+    # -- events at a moment
+
+    def _strike(self, event: Event) -> None:
+        if not self.healing and getattr(self, f"_on_{event.kind}")(event) is not False:
+            self.faults.note(event.kind, "timed")
+
+    def _seat(self, event: Event) -> _Seat:
+        return self.seats[int(event.a * len(self.seats))]
+
+    def _lane(self, event: Event) -> str:
+        return LANES[int(event.a * self.served)]
+
+    def _on_kill(self, event: Event) -> bool | None:
+        process = self._seat(event).process
+        if process is None or process.life is Life.DEAD:
+            return False
+        process.kill()
+        return None
+
+    def _on_everybody_down(self, event: Event) -> None:
+        until = self.loop.time() + 5.0 + 25.0 * event.b
+        for seat in self.seats:
+            seat.closed_until = until
+            if seat.process is not None:
+                seat.process.kill()
+
+    def _on_freeze(self, event: Event) -> bool | None:
+        process = self._seat(event).process
+        if process is None or process.life is not Life.RUNNING:
+            return False
+        self._freeze(process, event.b)
+        return None
+
+    def _on_graceful_restart(self, event: Event) -> bool | None:
+        worker = self._seat(event).worker
+        if worker is None:
+            return False
+        worker.stop()
+        return None
+
+    def _on_worker_clock_jump(self, event: Event) -> bool | None:
+        process = self._seat(event).process
+        if process is None:
+            return False
+        process.clock_offset_ms += int((event.b - 0.5) * 2 * 3_600_000)
+        return None
+
+    def _on_server_clock_jump(self, event: Event) -> None:
+        self.server_offset_ms += int((event.b - 0.3) * 40_000)
+
+    def _on_ledger_restart(self, event: Event) -> None:
+        self.ledger.stop()
+        self.loop.later(0.1 + 6.0 * event.b, self._ledger_up)
+
+    def _ledger_up(self) -> None:
+        if self.ledger.down:
+            self.ledger.start()
+
+    def _on_roll_back(self, event: Event) -> None:
+        snapshot = self.ledger.snapshot()
+
+        def back() -> None:
+            if not self.healing:
+                self.ledger.start(snapshot)
+
+        self.loop.later(0.2 + 6.0 * event.a, self.ledger.stop)
+        self.loop.later(0.3 + 6.0 * event.a + 2.0 * event.b, back)
+
+    def _on_node_lag(self, event: Event) -> None:
+        node = int(event.a * self.network.config.nodes)
+        self.network.stuck_at[node] = self.network.chain.blocks[-1].height
+        self.loop.later(1.0 + 12.0 * event.b, self.network.stuck_at.pop, node, None)
+
+    def _on_stall(self, event: Event) -> None:
+        self.stalled = True
+
+        def go_on() -> None:
+            if self.stalled:
+                self.stalled = False
+                self.network.resume(self.loop.time() * 1000)
+
+        self.loop.later(1.0 + 10.0 * event.b, go_on)
+
+    def _on_reorg(self, event: Event) -> None:
+        self.network.reorg(1 + int(event.b * 2))
+
+    def _on_foreign_use(self, event: Event) -> bool | None:
+        lane = self._lane(event)
+        store = self.ledger.stores.get(lane)
+        if store is None or store.cursor is None:
+            return False
+        self.tampered.add(lane)
+        self.history.note(Operated(self.loop.time(), "foreign_use", lane))
+        self.network.foreign_use(RELAYER.account_id, SIGNERS[LANES.index(lane)].public_key, by=1 + int(event.b * 3))
+        return None
+
+    def _on_funds_gone(self, event: Event) -> None:
+        account: Account = self.network.chain.state.get((RELAYER.account_id,))
+        left = account.storage_usage * 10**19 + fees.NEAR // 10_000
+        self._pay(RELAYER.account_id, ADMIN.public_key, RECEIVER.account_id, account.amount - left - fees.NEAR // 1000)
+        self.loop.later(2.0 + 15.0 * event.b, self._fund_soon)
+
+    def _fund_soon(self) -> None:
+        self.loop.create_task(self._fund(), context=self.loop.outside)
+
+    def _set_lane(self, lane: str, state: LaneState, reason: str) -> None:
+        async def carry_out() -> None:
+            try:
+                await self.ledger.set_lane(lane, state, reason)
+            except (NotAllowed, NotFound):
+                pass
+
+        self.loop.create_task(carry_out(), context=self.loop.outside)
+
+    def _on_lane_pause(self, event: Event) -> bool | None:
+        lane = self._lane(event)
+        store = self.ledger.stores.get(lane)
+        if store is None or store.state not in (LaneState.ACTIVE, LaneState.DRAINING):
+            return False
+        self._set_lane(lane, LaneState.PAUSED, "operator")
+
+        def resume() -> None:
+            now = self.ledger.stores[lane]
+            if now.state is LaneState.PAUSED and now.reason == "operator":
+                self._set_lane(lane, LaneState.ACTIVE, "")
+
+        self.loop.later(1.0 + 10.0 * event.b, resume)
+        return None
+
+    def _on_lane_drain(self, event: Event) -> bool | None:
+        lane = self._lane(event)
+        store = self.ledger.stores.get(lane)
+        if store is None or store.state is not LaneState.ACTIVE:
+            return False
+        self._set_lane(lane, LaneState.DRAINING, "operator")
+        if event.b < 0.7:
+
+            def undrain() -> None:
+                if self.ledger.stores[lane].state is LaneState.DRAINING:
+                    self._set_lane(lane, LaneState.ACTIVE, "")
+
+            self.loop.later(1.0 + 12.0 * event.b, undrain)
+        return None
+
+    def _on_lane_close(self, event: Event) -> bool | None:
+        """Drain a lane, and close it as soon as the ledger allows it; some other lane must stay."""
+        lane = self._lane(event)
+        store = self.ledger.stores.get(lane)
+        others = [s for name, s in self.ledger.stores.items() if name != lane and s.state is LaneState.ACTIVE]
+        if store is None or not others or store.state not in (LaneState.ACTIVE, LaneState.DRAINING):
+            return False
+        self._set_lane(lane, LaneState.DRAINING, "operator")
+
+        def close() -> None:
+            if self.ledger.stores[lane].state is LaneState.DRAINING and not self.healing:
+                self._set_lane(lane, LaneState.CLOSED, "operator")
+                self.loop.later(1.0, close)
+
+        self.loop.later(0.5 + 5.0 * event.b, close)
+        return None
+
+    def _on_lane_add(self, event: Event) -> bool | None:
+        if self.served >= self.plan.lanes + self.plan.spare_lanes:
+            return False
+        self.served += 1
+        for number, seat in enumerate(self.seats):  # a roll-out: one after the other
+            if seat.worker is not None:
+                self.loop.later(number * 3.0 * event.b, seat.worker.stop)
+        return None
+
+    def _on_cancel(self, event: Event) -> bool | None:
+        n = int(event.a * len(self.intents))
+        process = self.producers[int(event.b * len(self.producers))]
+        if process.life is Life.DEAD:
+            return False
+
+        async def cancel() -> None:
+            try:
+                record = await self.ledger.cancel(self.intents[n].id)
+            except TxManagerError:
+                return
+            self._answered(process.name, record, accepted=False)
+
+        process.spawn(cancel())
+        return None
+
+    def _on_retry_now(self, event: Event) -> bool | None:
+        n = int(event.a * len(self.intents))
+        if self.arrivals[n] > self.loop.time():
+            return False
+        self._call(n, int(event.b * len(self.producers)))
+        return None
+
+    def _on_producer_crash(self, event: Event) -> bool | None:
+        n = int(event.a * len(self.producers))
+        if self.producers[n].life is Life.DEAD:
+            return False
+        self.producers[n].kill()
+        self.loop.later(0.5 + 5.0 * event.b, self._revive, n)
+        return None
+
+    def _on_rebaseline(self, event: Event) -> bool:
+        """Only says that an operator will vouch in the end."""
+        return False
+
+    def _on_resolve_held(self, event: Event) -> bool:
+        return False
+
+    # -- the questions
+
+    async def _ask_all(self) -> None:
+        """Every key once more, from a fresh process: the answer must be the stored one."""
+        client = Producer(self.ledger, new_life=lambda: "asked-again-and-never-needed")
+        for n, intent in enumerate(self.intents):
+            if n not in self.acknowledged:
+                continue
+            for _ in range(2):
+                record = await self.ledger.read(intent.id)
+                if record is not None:
+                    self._answered("end", record, accepted=False)
+            if record is not None and record.status.final and self.plan.retention_ms > 3_600_000:
+                try:
+                    submitted = await client.submit(replace(intent))
+                    self._answered("end", submitted.record, accepted=False)
+                except TxManagerError as error:
+                    self.history.note(Broke(self.loop.time(), f"replay of {intent.id.key}: {error}"))
+
+    def evidence(self) -> Checked:
+        return Checked(
+            plan=self.plan,
+            facts=self.history.facts,
+            stores=self.ledger.stores,
+            chain=self.network.chain,
+            keys={1000 + n: intent.id for n, intent in enumerate(self.intents)},
+            acknowledged={self.intents[n].id for n in self.acknowledged},
+            final={fact.id: fact for fact in self.history.facts if isinstance(fact, Answered) and fact.by == "end"},
+            tampered=self.tampered,
+            landed=self.history.landed,
+        )
+
+
+SIGNER_OF_FUNDER = FUNDER.keys[0].public_key
