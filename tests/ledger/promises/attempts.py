@@ -318,3 +318,43 @@ async def attempts_read_back_in_nonce_order_whatever_the_clocks_say(stage: Stage
         last = (await stage.read(write)).attempts[-1]
         await stage.ledger.record_attempts(fence, BASE + n, [resign(stage, write, BASE + n, [last.name])])
     assert [a.nonce for a in (await stage.read(write)).attempts] == [BASE + n for n in range(12)]
+
+
+@promise
+async def empty_write_ahead_still_checks(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    assert await stage.ledger.record_attempts(fence, BASE, []) == BASE
+    await refused(stage, fence, [], "stands at", cursor=BASE + 1)
+
+
+@promise
+async def write_ahead_that_is_half_recorded_is_refused(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    [one] = await stage.inflight(fence)
+    [two] = await taken(stage, fence, 1)
+    await refused(stage, fence, [one, two], "stands at", cursor=BASE)
+    assert [r.id for r in await stage.ledger.unfinished(fence)] == [one.id]
+
+
+@promise
+async def write_ahead_of_another_life_is_not_a_replay(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    ghost = WriteAhead(write.id, "another-life", write.stream_id, write.attempt)
+    await refused(stage, fence, [ghost], "stands at", cursor=BASE)
+
+
+@promise
+async def write_ahead_of_a_missing_record_is_refused(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    entry = await stage.entry(fence.lane)
+    await refused(stage, fence, [stage.write(entry, BASE, Purpose.RESIGN)], "no such record")
+
+
+@promise
+async def resign_at_a_used_nonce_is_refused(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    again = other(stage, write, BASE, Purpose.RESIGN)
+    proven = WriteAhead(again.id, again.life, again.stream_id, again.attempt, {write.attempt.name: {}})
+    await refused(stage, fence, [proven], "is below the cursor")

@@ -7,7 +7,7 @@ import pytest
 from tests.ledger.promises.attempts import other, resign
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import BASE, LONG_MS, Stage
-from txmanager.core.errors import Fenced, NotAllowed
+from txmanager.core.errors import Fenced, InvalidInput, NotAllowed
 from txmanager.core.ledger import Settlement, WriteAhead
 from txmanager.core.models import IntentId, Outcome, Purpose, failure
 from txmanager.core.states import Status
@@ -71,7 +71,8 @@ async def done_names_an_attempt_that_was_recorded(stage: Stage) -> None:
     strange = Outcome(Status.DONE, "somebody-elses", BASE)
     nameless = Outcome(Status.DONE)
     for outcome in (strange, nameless):
-        answer = await stage.settle_one(fence, Settlement(write.id, write.life, write.stream_id, outcome))
+        dead = {write.attempt.name: PROOF}
+        answer = await stage.settle_one(fence, Settlement(write.id, write.life, write.stream_id, outcome, dead))
         assert (answer.word, answer.status) == ("refused", "inflight")
     assert (await stage.read(write)).status is Status.INFLIGHT
 
@@ -245,3 +246,15 @@ async def stale_owner_cannot_answer_an_operator(stage: Stage) -> None:
     with pytest.raises(Fenced):
         await stage.ledger.answer(old, write.id, write.life)
     assert (await stage.read(write)).directive == {"verb": "track"}
+
+
+@promise
+async def settle_takes_final_outcomes_only(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    for status in (Status.QUEUED, Status.INFLIGHT, Status.HELD):
+        with pytest.raises(InvalidInput, match="outcome"):
+            await stage.settle_one(
+                fence, Settlement(write.id, write.life, "", Outcome(status), {write.attempt.name: {}})
+            )
+    assert (await stage.read(write)).status is Status.INFLIGHT

@@ -163,14 +163,18 @@ async def bury_compares_life_and_final_state(stage: Stage) -> None:
 
 
 @promise
-async def retire_of_a_record_that_ended_otherwise_buries_nothing(stage: Stage) -> None:
+async def retire_of_a_record_that_ended_otherwise_changes_nothing(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [write] = await stage.settled(fence)
     [record] = await stage.ledger.unretired(fence.lane, 9)
     wrong = replace(record, status=Status.CANCELLED, outcome=Outcome(Status.CANCELLED))
     assert await stage.ledger.retire([wrong]) == 0
     assert len(await stage.ledger.unretired(fence.lane, 9)) == 1
-    assert write.id == record.id
+    # the same again once the home keeps the true end
+    await stage.expire("home", write.id)
+    assert await stage.ledger.retire([record]) == 1
+    assert await stage.ledger.retire([wrong]) == 0
+    assert (await stage.read(write)).status is Status.DONE
 
 
 @promise

@@ -11,7 +11,7 @@ from tests.ledger.stage import LONG_MS, POOL, Stage
 from tests.waiting import until
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import Member, Route
-from txmanager.core.models import LaneSpec
+from txmanager.core.models import IntentId, LaneSpec
 from txmanager.core.states import LANE_TRANSITIONS, LaneState
 
 ALIVE = (LaneState.ACTIVE, LaneState.DRAINING, LaneState.PAUSED, LaneState.QUARANTINED)
@@ -135,6 +135,12 @@ async def members_are_those_whose_heartbeat_is_fresh(stage: Stage) -> None:
     assert await names() == ["w1"]
 
 
+@promise
+async def asking_for_members_makes_none(stage: Stage) -> None:
+    assert await stage.ledger.members() == []
+    assert await stage.ledger.members() == []
+
+
 # -- events
 
 
@@ -195,14 +201,19 @@ async def end_of_an_intent_wakes_its_callers(stage: Stage) -> None:
     batch = await stage.inflight(fence, 2)
     [cancelled] = await stage.queued(lane)
 
-    async def wait(id: object) -> None:
-        while not (await stage.ledger.read(id)).status.final:  # type: ignore[arg-type, union-attr]
-            await stage.ledger.wait_final(lane, id, 30)  # type: ignore[arg-type]
+    truly = set()
+
+    async def wait(n: int, id: IntentId) -> None:
+        await stage.ledger.wait_final(lane, id, 0.05)  # the first one may only subscribe
+        while (record := await stage.ledger.read(id)) is None or not record.status.final:
+            truly.add(n)
+            await stage.ledger.wait_final(lane, id, 30)
 
     ids = [batch[0].id, batch[0].id, batch[1].id, cancelled.intent.id]
     async with asyncio.timeout(20):
-        waiting = [asyncio.create_task(wait(id)) for id in ids]
-        await asyncio.sleep(0)
+        waiting = [asyncio.create_task(wait(n, id)) for n, id in enumerate(ids)]
+        await until(lambda: len(truly) == len(ids), what="everybody waits")
+        assert not any(task.done() for task in waiting)
         await stage.ledger.settle(fence, [stage.done(w) for w in batch])
         await stage.ledger.cancel(cancelled.intent.id)
         await asyncio.gather(*waiting)

@@ -94,6 +94,7 @@ async def renew_of_a_stale_owner_names_the_new_one(stage: Stage) -> None:
     lane = await stage.lane()
     old = await stage.own(lane, "w1")
     new = await stage.take_over(lane, old)
+    assert new.epoch == old.epoch + 1
     [answer] = await stage.ledger.renew([old], 1)
     assert (answer.word, answer.owner, answer.epoch) == ("fenced", "w2", new.epoch)
     # it must not have shortened the lease of the new owner either
@@ -138,6 +139,21 @@ async def released_lane_is_free_at_once_and_a_repeat_is_answered_the_same(stage:
     view = await stage.ledger.lane(lane)
     assert view is not None
     assert view.owner == "w2"
+
+
+@promise
+async def released_lane_can_be_leased_before_its_old_time_is_over(stage: Stage) -> None:
+    lane = await stage.lane()
+    await stage.ledger.release(await stage.own(lane))
+    assert (await stage.ledger.lease(lane, "w2", "t2", LONG_MS)).word == "leased"
+
+
+@promise
+async def fence_of_a_released_lane_is_not_guessed(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    await stage.ledger.release(fence)
+    assert not await stage.ledger.release(Fence(lane, "w1", fence.epoch, "guess"))
 
 
 @promise

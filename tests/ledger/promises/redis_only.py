@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.ledger.promises.attempts import resign, taken
+from tests.ledger.promises.attempts import other, resign, taken
 from tests.ledger.promises.registry import Promise
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from txmanager.core.errors import MemoryFull
-from txmanager.core.ledger import Member, Route
-from txmanager.core.models import IntentId, LaneSpec, Outcome, failure
+from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
+from txmanager.core.models import IntentId, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger, codec
 from txmanager.ledger.redis.keys import Keys
@@ -159,6 +159,8 @@ async def write_ahead(stage: Stage) -> Callable[[], Awaitable[object]]:
         assert await stage.ledger.record_attempts(fence, BASE, batch) == BASE + 2
         again = resign(stage, batch[0], BASE + 2, [batch[0].attempt.name])
         assert await stage.ledger.record_attempts(fence, BASE + 2, [again]) == BASE + 3
+        noop = other(stage, batch[1], BASE + 1, Purpose.NOOP)
+        assert await stage.ledger.record_attempts(fence, BASE + 3, [noop]) == BASE + 3
 
     return act
 
@@ -172,7 +174,9 @@ async def settle_and_retire(stage: Stage) -> Callable[[], Awaitable[object]]:
         assert [a.word for a in await stage.ledger.settle(fence, [stage.done(w) for w in batch], BASE)] == [
             "settled"
         ] * 2
-        assert await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 9)) == 2
+        records = await stage.ledger.unretired(fence.lane, 9)
+        assert await stage.ledger.retire(records) == 2
+        assert await stage.ledger.retire(records) == 0
         assert (await stage.read(batch[0])).status is Status.DONE
 
     return act
@@ -184,6 +188,16 @@ async def cancel_of_a_queued(stage: Stage) -> Callable[[], Awaitable[object]]:
 
     async def act() -> None:
         assert (await stage.ledger.cancel(entry.intent.id)).status is Status.CANCELLED
+
+    return act
+
+
+@under_full_memory
+async def cancel_of_an_inflight(stage: Stage) -> Callable[[], Awaitable[object]]:
+    [write] = await stage.inflight(await stage.own(await stage.lane()))
+
+    async def act() -> None:
+        assert (await stage.ledger.cancel(write.id)).cancel_requested
 
     return act
 
@@ -314,3 +328,130 @@ async def group_read_leaves_nothing_pending_that_ended(stage: Stage) -> None:
     [pending, length] = await ledger.runner.plain(queue, ("XPENDING", queue, "lane"), ("XLEN", queue))
     assert (pending[0], length) == (2, 2)
     assert await stage.ledger.register(LaneSpec(lane, POOL))
+
+
+# -- what the Python side never sends, and a raced or mistaken call would
+
+
+@redis_promise
+async def cancel_script_finds_only_the_life_it_was_read_with(stage: Stage) -> None:
+    """Between the read and the script the intent may have ended, been retired, or begun another life."""
+    ledger = redis_of(stage)
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.settled(fence)
+    keys = [*ledger._lane_keys(fence.lane, events=True), ledger._keys.record(fence.lane, write.id)]
+
+    async def cancel(life: str) -> list[bytes]:
+        found: list[bytes] = await ledger.runner.run("cancel", keys, (str(write.id), life, "{}", "wake", "final"))
+        return found
+
+    assert await cancel("another") == [b"gone"]
+    assert await cancel(write.life) == [b"final", b"done"]
+    await ledger.retire(await ledger.unretired(fence.lane, 9))
+    assert await cancel(write.life) == [b"gone"]
+    [stored] = await ledger.runner.plain(keys[5], ("HGETALL", keys[5]))
+    assert codec.pairs(stored) == {b"s": b"retired", b"l": write.life.encode()}
+    await ledger.runner.plain(keys[5], ("DEL", keys[5]))
+    assert await cancel(write.life) == [b"gone"]
+    [exists] = await ledger.runner.plain(keys[5], ("EXISTS", keys[5]))
+    assert exists == 0
+
+
+@redis_promise
+async def forget_deletes_only_the_claim_that_was_read(stage: Stage) -> None:
+    """A producer renews, another life begins, or the answer arrives between the sweeper's read and its deletion."""
+    ledger = redis_of(stage)
+    entry = await stage.entry("near:net:a:1")
+    keys, id = ledger._home_keys(entry.intent.id), str(entry.intent.id)
+    assert await ledger.runner.run("forget", keys, (id, entry.life, entry.born - 1)) == [b"kept"]
+    assert await ledger.runner.run("forget", keys, (id, "another", entry.born)) == [b"kept"]
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [write] = await stage.settled(fence)
+    [record] = await ledger.unretired(lane, 9)
+    await ledger.retire([record])
+    keys, id = ledger._home_keys(write.id), str(write.id)
+    assert await ledger.runner.run("forget", keys, (id, write.life, record.created_at)) == [b"kept"]
+    assert (await stage.claim(entry.intent, "near:net:b:2")).word == "renewed"
+    assert (await stage.read(write)).status is Status.DONE
+
+
+@redis_promise
+async def homes_and_tombstones_expire(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [write] = await stage.settled(fence)
+    ledger = redis_of(stage)
+    await ledger.retire(await ledger.unretired(lane, 9))
+    home, record = ledger._keys.home(write.id), ledger._keys.record(lane, write.id)
+    [left] = await ledger.runner.plain(home, ("PTTL", home))
+    assert 6.9 * 24 * 3600_000 < left <= 7 * 24 * 3600_000
+    [left] = await ledger.runner.plain(record, ("PTTL", record))
+    assert 2.5 * APPEND_WITHIN_MS < left <= 3 * APPEND_WITHIN_MS
+
+
+@redis_promise
+async def record_of_a_second_life_does_not_expire(stage: Stage) -> None:
+    lane = await stage.lane()
+    [entry] = await stage.queued(lane)
+    await stage.ledger.cancel(entry.intent.id)
+    await stage.ledger.retire(await stage.ledger.unretired(lane, 9))
+    await stage.expire("home", entry.intent.id)
+    reborn = await stage.entry(lane, entry.intent)
+    await stage.ledger.append(lane, [reborn])
+    ledger = redis_of(stage)
+    key = ledger._keys.record(lane, entry.intent.id)
+    assert await ledger.runner.plain(key, ("PTTL", key)) == [-1]
+
+
+@redis_promise
+async def settle_keeps_no_proof_of_what_was_never_recorded(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [write] = await stage.inflight(fence)
+    await stage.settle_one(fence, replace(stage.done(write), deaths={"1:ghost": {}}))
+    ledger = redis_of(stage)
+    key = ledger._keys.record(lane, write.id)
+    [fields] = await ledger.runner.plain(key, ("HKEYS", key))
+    assert b"d:1:ghost" not in fields
+
+
+@redis_promise
+async def entry_deleted_by_hand_does_not_stop_the_lane(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [_, second] = await stage.queued(lane, 2)
+    taken_first = (await stage.ledger.take(fence, 9))[0]
+    ledger = redis_of(stage)
+    queue = ledger._keys.queue(lane)
+    await ledger.runner.plain(queue, ("XDEL", queue, taken_first.stream_id))
+    assert [t.intent.id for t in await stage.ledger.take(fence, 9)] == [second.intent.id]
+
+
+@redis_promise
+async def dead_members_are_forgotten_at_once(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    await ledger.heartbeat(Member("w1", frozenset()), -1)
+    assert await ledger.members() == []
+
+
+@redis_promise
+async def settle_follows_the_table_of_transitions(stage: Stage) -> None:
+    """A record that says queued, whatever else it says, does not become done."""
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [write] = await stage.inflight(fence)
+    ledger = redis_of(stage)
+    key = ledger._keys.record(lane, write.id)
+    await ledger.runner.plain(key, ("HSET", key, "s", "queued"))
+    assert (await stage.settle_one(fence, stage.done(write))).word == "refused"
+
+
+@redis_promise
+async def resolve_script_finds_only_the_life_it_was_read_with(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    fence = await stage.own(await stage.lane())
+    write = await stage.held(fence)
+    keys = [ledger._keys.lane(fence.lane), ledger._keys.record(fence.lane, write.id)]
+    assert await ledger.runner.run("resolve", keys, ("another", "{}", "wake")) == [b"gone"]
+    assert (await stage.read(write)).directive is None

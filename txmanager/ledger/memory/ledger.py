@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from txmanager.core.errors import Fenced, InvalidInput, LaneClosed, NotAllowed, NotFound
+from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import (
     SWEEP_AFTER_MS,
     Appended,
@@ -29,6 +29,7 @@ from txmanager.core.ledger import (
 )
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.states import LaneState, Status
+from txmanager.ledger.inputs import check_final, check_retirable, check_token
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
 
@@ -170,8 +171,7 @@ class MemoryLedger:
     # -- owners
 
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
-        if not token:
-            raise InvalidInput("token", "must be random and not empty: it is what tells one owner from the next")
+        check_token(token)
 
         def step(now: int) -> Lease:
             store = self.stores.get(lane)
@@ -217,6 +217,9 @@ class MemoryLedger:
         )
 
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
+        for item in batch:
+            check_final(item.outcome)
+
         def step(now: int) -> list[Settled]:
             answers = self._fenced(fence).settle(fence, batch, landed, now)
             for item in batch:
@@ -240,9 +243,7 @@ class MemoryLedger:
         )
 
     async def retire(self, records: Sequence[Record]) -> int:
-        for record in records:
-            if not record.status.final:
-                raise NotAllowed(f"intent {record.id.key!r} is {record.status}; only a final record can be retired")
+        check_retirable(records)
         await self._step("retire_home", lambda now: [self.homes.retire(r, self._retention_ms, now) for r in records])
         return await self._step(
             "retire_lane", lambda now: sum(self.stores[r.lane].bury(r, now) for r in records if r.lane in self.stores)

@@ -12,7 +12,6 @@ from typing import Any
 
 from txmanager.core.errors import (
     Fenced,
-    InvalidInput,
     InvalidSettings,
     LaneClosed,
     NotAllowed,
@@ -40,6 +39,7 @@ from txmanager.core.ledger import (
 )
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Outcome, Record
 from txmanager.core.states import LaneState, Status, lane_sources, sources
+from txmanager.ledger.inputs import check_final, check_retirable, check_token
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.checks import Durability, check_server
 from txmanager.ledger.redis.ears import Ears
@@ -243,8 +243,7 @@ class RedisLedger:
         return [*first, *([keys.events(lane)] if events else []), keys.unfinished(lane), keys.finals(lane)]
 
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
-        if not token:
-            raise InvalidInput("token", "must be random and not empty: it is what tells one owner from the next")
+        check_token(token)
         reply = await self._runner.run("lease", self._lane_keys(lane), (owner, token, lease_ms, SCHEMA))
         match reply:
             case [b"leased", epoch, holder, snapshot]:
@@ -351,7 +350,7 @@ class RedisLedger:
         lane = fence.lane
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
         for item in batch:
-            outcome = item.outcome
+            outcome = check_final(item.outcome)
             name = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
             code = str(outcome.error["code"]) if outcome.error else ""
             args += (str(item.id), item.life, outcome.status.value, _words(sources(outcome.status)))
@@ -398,9 +397,7 @@ class RedisLedger:
         return [r for r in await self._records(lane, ids) if r is not None and r.status.final] if ids else []
 
     async def retire(self, records: Sequence[Record]) -> int:
-        for record in records:
-            if not record.status.final:
-                raise NotAllowed(f"intent {record.id.key!r} is {record.status}; only a final record can be retired")
+        check_retirable(records)
         if not records:
             return 0
         calls = [

@@ -6,6 +6,6 @@
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 local record = redis.call('HMGET', KEYS[2], 's', 'l')
-if not record[1] or record[1] == 'retired' or record[2] ~= ARGV[3] then return {'gone'} end
+if record[1] == 'retired' or record[2] ~= ARGV[3] then return {'gone'} end
 redis.call('HDEL', KEYS[2], 'd')
 return {'ok'}

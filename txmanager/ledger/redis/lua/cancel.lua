@@ -7,7 +7,7 @@
 --@include _event
 --@include _finish
 local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c')
-if not record[1] or record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
+if record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
 redis.call('HDEL', KEYS[6], 'd') -- needs no memory, as everything that ends work
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 if record[1] == 'queued' then

@@ -8,7 +8,7 @@
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 local record = redis.call('HMGET', KEYS[3], 's', 'l')
-if not record[1] or record[1] == 'retired' or record[2] ~= ARGV[4] then return {'gone'} end
+if record[1] == 'retired' or record[2] ~= ARGV[4] then return {'gone'} end
 if record[1] == 'held' then return {'held'} end
 if record[1] ~= 'inflight' then return {'refused', record[1]} end
 local now = clock()

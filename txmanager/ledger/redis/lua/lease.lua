@@ -12,7 +12,7 @@ if lane[1] == 'closed' then return {'closed'} end
 if tonumber(lane[2]) > tonumber(ARGV[4]) then return {'schema', lane[2]} end
 local now = clock()
 if lane[3] ~= ARGV[2] then
-  if lane[3] ~= '' and tonumber(lane[4]) > now then return {'held', lane[5], digits(lane[4] - now)} end
+  if tonumber(lane[4]) > now then return {'held', lane[5], digits(lane[4] - now)} end
   redis.call('HDEL', KEYS[1], 'until') -- needs no memory: a full server must still let lanes change hands
   redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', ARGV[2])

@@ -74,7 +74,7 @@ for _, write in ipairs(writes) do
     end
   end
   local status = record['s']
-  if not status or record['l'] ~= write.life or status == 'retired' then
+  if record['l'] ~= write.life or status == 'retired' then
     return {'refused', write.id, 'no such record'}
   end
   if seen[write.id] then return {'refused', write.id, 'is in the batch twice'} end

@@ -5,7 +5,7 @@
 -- Why    only the owner may act on a lane, and only with proof; an operator just says what he wants
 --@include _time
 local record = redis.call('HMGET', KEYS[2], 's', 'l')
-if not record[1] or record[1] == 'retired' or record[2] ~= ARGV[1] then return {'gone'} end
+if record[1] == 'retired' or record[2] ~= ARGV[1] then return {'gone'} end
 if record[1] ~= 'held' then return {'refused', record[1]} end
 local asked = redis.call('HGET', KEYS[2], 'd') == ARGV[2]
 redis.call('HDEL', KEYS[2], 'd') -- needs no memory: an operator must be heard on a full server too

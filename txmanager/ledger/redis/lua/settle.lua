@@ -42,7 +42,7 @@ for i = 6, #KEYS do
   at = at + 9 + 2 * count
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i')
   local before = record[1]
-  if not before or before == 'retired' or record[2] ~= life then
+  if before == 'retired' or record[2] ~= life then
     replies[#replies + 1] = {'gone'}
   elseif before == 'done' or before == 'failed' or before == 'cancelled' then
     replies[#replies + 1] = {before == status and 'already' or 'conflict', before}

@@ -1,0 +1,475 @@
+"""Every guard of every Lua script, what replaces it when it is taken out, and the promise that must then break."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FENCE = "if out then return out end"
+REPLAY = "replay_of_every_durable_call_writes"
+
+
+class Guard(NamedTuple):
+    script: str
+    text: str
+    without: str
+    promise: str
+
+
+def _full(promise: str) -> str:
+    return f"full_server_lets_{promise}"
+
+
+HOMES = [
+    Guard("claim", "if not home then", "if true then", "first_claim_wins_and_later_ones_learn_lane_and_life"),
+    Guard(
+        "claim",
+        "if fingerprint ~= ARGV[2] then return {'conflict'} end",
+        "",
+        "same_key_with_another_payload_is_a_conflict_that_changes_nothing",
+    ),
+    Guard("claim", "if final ~= '' then", "if false then", "home_retired_and_key_retried_answers_the_stored_result"),
+    Guard("claim", "if life == 'alias' then return {'alias', lane} end", "", "alias_answers_with_the_target"),
+    Guard("claim", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
+    Guard("alias", "if home then", "if false then", "alias_of_a_claimed_key_tells_what_is_there"),
+    Guard(
+        "alias",
+        "if fingerprint ~= ARGV[2] then return {'conflict'} end",
+        "",
+        "alias_with_another_payload_is_a_conflict",
+    ),
+    Guard("alias", "if final ~= '' then", "if false then", "alias_of_a_claimed_key_tells_what_is_there"),
+    Guard(
+        "alias",
+        "if life ~= 'alias' then return {'renewed', target, life, now} end",
+        "",
+        "alias_of_a_claimed_key_tells_what_is_there",
+    ),
+    Guard("alias", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
+    Guard("move", "if not home then return {'conflict'} end", "", "move_of_another_life_is_a_conflict"),
+    Guard("move", "if life ~= ARGV[2] then return {'conflict'} end", "", "move_of_another_life_is_a_conflict"),
+    Guard("move", "if final ~= '' then", "if false then", "move_of_a_final_key_answers_its_record"),
+    Guard("move", "if lane == ARGV[3] then", "if true then", "only_the_first_of_two_moves_counts"),
+    Guard("move", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
+    Guard(
+        "retire_home",
+        "if life ~= ARGV[3] then return {'other_life'} end",
+        "",
+        "past_of_a_reused_key_never_overwrites_its_new_life",
+    ),
+    Guard(
+        "retire_home", "if final ~= '' then", "if false then", "retire_of_a_record_that_ended_otherwise_changes_nothing"
+    ),
+    Guard("retire_home", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
+    Guard("retire_home", "redis.call('ZREM', KEYS[2], '')", "", _full("settle_and_retire")),
+    Guard("retire_home", ", 'PX', ARGV[7])", ")", "homes_and_tombstones_expire"),
+    Guard("forget", "final ~= '' or ", "", "forget_deletes_only_the_claim_that_was_read"),
+    Guard("forget", "life ~= ARGV[2] or ", "", "forget_deletes_only_the_claim_that_was_read"),
+    Guard("forget", " or born ~= ARGV[3]", "", "forget_deletes_only_the_claim_that_was_read"),
+    Guard("stale", "'(' .. digits(clock() - ARGV[1])", "'+inf'", "sweep_deletes_claims_that_never_got_a_record"),
+]
+
+APPEND = [
+    Guard(
+        "append",
+        "if record[1] == 'retired' and record[2] == life then",
+        "if false then",
+        "append_after_retirement_meets_a_tombstone",
+    ),
+    Guard(
+        "append",
+        "record[1] == 'retired' and record[2] == life",
+        "record[1] == 'retired'",
+        "key_used_again_after_its_retention_has_another_life",
+    ),
+    Guard(
+        "append",
+        "elseif record[1] and record[1] ~= 'retired' then",
+        "elseif false then",
+        "append_again_answers_the_same_entry",
+    ),
+    Guard("append", "if record[2] == life then", "if true then", "record_of_another_life_in_the_lane_is_told_apart"),
+    Guard(
+        "append",
+        "elseif born < now - ARGV[1] then",
+        "elseif false then",
+        "append_of_an_old_claim_is_stale_and_of_a_future_one_ahead",
+    ),
+    Guard(
+        "append",
+        "elseif born > now + ARGV[1] then",
+        "elseif false then",
+        "append_of_an_old_claim_is_stale_and_of_a_future_one_ahead",
+    ),
+    Guard("append", "not lane[1] or ", "", "lane_that_nobody_registered_is_closed_to_appends"),
+    Guard("append", " or lane[1] == 'closed'", "", "closed_lane_takes_nothing_and_its_claim_moves"),
+    Guard(
+        "append",
+        "elseif depth >= tonumber(lane[2]) then",
+        "elseif false then",
+        "full_queue_pushes_back_and_takes_again_after_room",
+    ),
+    Guard("append", "if record[1] then redis.call('DEL', KEYS[i]) end", "", "record_of_a_second_life_does_not_expire"),
+    Guard("append", "if appended then", "if false then", "append_wakes_whoever_waits_for_the_lane"),
+    Guard("append", "elseif replayed then", "elseif false then", REPLAY),
+]
+
+OWNERS = [
+    Guard("lease", "if not lane[1] then return {'unknown'} end", "", "lane_nobody_registered_or_closed_is_not_leased"),
+    Guard(
+        "lease",
+        "if lane[1] == 'closed' then return {'closed'} end",
+        "",
+        "lane_nobody_registered_or_closed_is_not_leased",
+    ),
+    Guard(
+        "lease",
+        "if tonumber(lane[2]) > tonumber(ARGV[4]) then return {'schema', lane[2]} end",
+        "",
+        "lane_of_a_newer_schema_is_not_leased",
+    ),
+    Guard("lease", "if lane[3] ~= ARGV[2] then", "if true then", "lease_again_with_the_same_token_is_the_same_lease"),
+    Guard("lease", "tonumber(lane[4]) > now", "false", "lease_has_one_owner_and_says_who_for_how_long"),
+    Guard("lease", "tonumber(lane[4]) > now", "true", "stale_owner_cannot_settle"),
+    Guard("lease", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)", "", "renew_of_a_stale_owner_names_the_new_one"),
+    Guard("renew", FENCE, "", "renew_of_a_stale_owner_names_the_new_one"),
+    Guard("renew", "held[1] == epoch and ", "", "fence_needs_both_epoch_and_token"),
+    Guard("renew", " and held[2] == token", "", "fence_needs_both_epoch_and_token"),
+    Guard("renew", "redis.call('HDEL', KEYS[1], 'until')", "", _full("renew_and_release")),
+    Guard("release", "if out then", "if false then", "released_lane_is_free_at_once_and_a_repeat_is_answered_the_same"),
+    Guard(
+        "release",
+        "if last[1] == ARGV[1] and last[2] == ARGV[2] then return {'released'} end",
+        "",
+        "released_lane_is_free_at_once_and_a_repeat_is_answered_the_same",
+    ),
+    Guard("release", "last[1] == ARGV[1] and ", "", "released_lane_is_free_at_once_and_a_repeat_is_answered_the_same"),
+    Guard("release", " and last[2] == ARGV[2]", "", "fence_of_a_released_lane_is_not_guessed"),
+    Guard("release", "redis.call('HDEL', KEYS[1], 'until')", "", _full("renew_and_release")),
+    Guard("baseline", FENCE, "", "stale_owner_cannot_set_the_baseline"),
+    Guard("baseline", "not cursor or ", "cursor and ", "baseline_is_set_once_and_raised_by_an_operator_only"),
+    Guard("baseline", "ARGV[4] == 'operator' and ", "", "baseline_is_set_once_and_raised_by_an_operator_only"),
+    Guard("baseline", " and below(cursor, ARGV[3])", "", "baseline_is_set_once_and_raised_by_an_operator_only"),
+    Guard(
+        "baseline",
+        "if #a ~= #b then return #a < #b end",
+        "",
+        "baseline_is_set_once_and_raised_by_an_operator_only",
+    ),
+    Guard("baseline", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
+    Guard("baseline", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("a_lane_be_baselined_and_vouched_for")),
+    Guard("vouch", FENCE, "", "stale_owner_cannot_vouch"),
+    Guard(
+        "vouch",
+        "if stored == ARGV[3] then",
+        "if true then",
+        "vouch_changes_the_replication_id_only_from_the_one_that_was_seen",
+    ),
+    Guard(
+        "vouch",
+        "elseif stored ~= ARGV[4] then",
+        "else",
+        "vouch_changes_the_replication_id_only_from_the_one_that_was_seen",
+    ),
+    Guard("vouch", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("a_lane_be_baselined_and_vouched_for")),
+    Guard("take", FENCE, "", "stale_owner_can_not_take_and_parks_nothing"),
+    Guard(
+        "take",
+        "if lane[1] ~= 'active' and lane[1] ~= 'draining' then return {'idle', lane[1]} end",
+        "",
+        "take_of_a_paused_or_quarantined_lane_is_empty",
+    ),
+    Guard("take", "{lane[2], '>'}", "{'>'}", "take_again_answers_the_same_until_written_ahead"),
+    Guard("take", "{lane[2], '>'}", "{'0', '>'}", "take_again_answers_the_same_until_written_ahead"),
+    Guard("take", "if want > 0 then", "if true then", "take_hands_out_in_order_of_acceptance"),
+    Guard("take", "if entry[2] then", "if true then", "entry_deleted_by_hand_does_not_stop_the_lane"),
+    Guard("unfinished", FENCE, "", "stale_owner_cannot_read_the_unfinished"),
+]
+
+ATTEMPTS = [
+    Guard("record_attempts", FENCE, "", "stale_owner_cannot_write_ahead"),
+    Guard(
+        "record_attempts",
+        "if recorded > 0 and recorded == #writes then",
+        "if false then",
+        "write_ahead_again_is_recognised_and_changes_nothing",
+    ),
+    Guard("record_attempts", "recorded > 0 and ", "", "empty_write_ahead_still_checks"),
+    Guard("record_attempts", " and recorded == #writes", "", "write_ahead_that_is_half_recorded_is_refused"),
+    Guard(
+        "record_attempts",
+        "redis.call('HGET', write.key, 'l') == write.life and ",
+        "",
+        "write_ahead_of_another_life_is_not_a_replay",
+    ),
+    Guard("record_attempts", "  redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
+    Guard(
+        "record_attempts",
+        "if lane[2] ~= found then return {'rolled_back', lane[2], found} end",
+        "",
+        "nothing_is_signed_on_a_server_with_another_history_until_somebody_vouches",
+    ),
+    Guard(
+        "record_attempts",
+        "if lane[3] == 'quarantined' then return {'refused', 'lane', 'the lane is quarantined'} end",
+        "",
+        "quarantined_lane_signs_nothing_at_all",
+    ),
+    Guard(
+        "record_attempts",
+        "if lane[3] == 'paused' and #firsts > 0 then",
+        "if false then",
+        "paused_lane_signs_no_first_attempts_but_finishes_what_began",
+    ),
+    Guard(
+        "record_attempts",
+        " and #firsts > 0 then",
+        " then",
+        "paused_lane_signs_no_first_attempts_but_finishes_what_began",
+    ),
+    Guard(
+        "record_attempts", "if lane[1] ~= ARGV[3] then", "if false then", "write_ahead_from_another_cursor_is_refused"
+    ),
+    Guard("record_attempts", "not live[i] or ", "live[i] and ", "first_attempt_of_a_signed_entry_is_refused"),
+    Guard("record_attempts", "live[i][1] ~= write.sid", "false", "first_attempts_are_a_prefix_of_the_queue"),
+    Guard("record_attempts", "record['l'] ~= write.life or ", "", "one_bad_attempt_refuses_the_whole_batch"),
+    Guard("record_attempts", " or status == 'retired' then", " then", "retired_record_gets_no_attempt"),
+    Guard(
+        "record_attempts",
+        "if seen[write.id] then",
+        "if false then",
+        "two_attempts_for_one_intent_in_one_batch_are_refused",
+    ),
+    Guard(
+        "record_attempts", "if status ~= 'queued' then", "if false then", "first_attempt_of_a_signed_entry_is_refused"
+    ),
+    Guard(
+        "record_attempts",
+        "elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace') then",
+        "elseif false then",
+        "queued_entry_gets_only_a_first_attempt",
+    ),
+    Guard("record_attempts", " or write.purpose == 'replace') then", ") then", "held_intent_is_not_replaced"),
+    Guard(
+        "record_attempts",
+        "if write.purpose == 'resign' and alive then",
+        "if false then",
+        "resign_needs_a_proof_for_every_live_attempt",
+    ),
+    Guard("record_attempts", "record['d:' .. name] or ", "", "resign_needs_a_proof_for_every_live_attempt"),
+    Guard("record_attempts", " or write.deaths[name]", "", "resign_needs_a_proof_for_every_live_attempt"),
+    Guard(
+        "record_attempts",
+        "if write.purpose == 'replace' and not rival then",
+        "if false then",
+        "replacement_shares_the_nonce_of_a_live_attempt",
+    ),
+    Guard(
+        "record_attempts", "if not dead then rival = true end", "rival = true", "replacement_of_a_dead_nonce_is_refused"
+    ),
+    Guard("record_attempts", "below(write.nonce, ARGV[3]) or ", "", "nonces_of_a_batch_grow_from_the_cursor"),
+    Guard(
+        "record_attempts", " or (last and not below(last, write.nonce))", "", "nonces_of_a_batch_grow_from_the_cursor"
+    ),
+    Guard("record_attempts", "if #a ~= #b then return #a < #b end", "", "nonces_of_a_batch_grow_from_the_cursor"),
+    Guard(
+        "record_attempts",
+        "if write.record['a:' .. name] then",
+        "if true then",
+        "proof_never_covers_the_attempt_it_comes_with",
+    ),
+    Guard(
+        "record_attempts",
+        "if not (shares and (write.purpose == 'replace' or write.purpose == 'noop')) then",
+        "if true then",
+        "replacement_shares_the_nonce_of_a_live_attempt",
+    ),
+    Guard(
+        "record_attempts",
+        "(write.purpose == 'replace' or write.purpose == 'noop')",
+        "true",
+        "resign_at_a_used_nonce_is_refused",
+    ),
+    Guard(
+        "record_attempts",
+        "if write.purpose ~= 'noop' then",
+        "if true then",
+        "noop_is_kept_on_the_record_it_kills_and_leaves_its_state",
+    ),
+    Guard(
+        "record_attempts",
+        " and write.status ~= 'inflight' then",
+        " then",
+        "replacement_shares_the_nonce_of_a_live_attempt",
+    ),
+    Guard(
+        "record_attempts", "if write.counted == '1' then", "if true then", "resign_needs_a_proof_for_every_live_attempt"
+    ),
+    Guard(
+        "record_attempts",
+        "if #firsts > 0 then redis.call('HSET'",
+        "if false then redis.call('HSET'",
+        "write_ahead_moves_cursor_status_and_keeps_every_byte",
+    ),
+    Guard("record_attempts", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("write_ahead")),
+]
+
+GONE = "if record[1] == 'retired' or record[2] ~= ARGV[{}] then return {{'gone'}} end"
+
+ENDS = [
+    Guard("settle", FENCE, "", "stale_owner_cannot_settle"),
+    Guard("settle", "before == 'retired' or ", "", "settle_of_another_life_or_a_retired_record_is_gone"),
+    Guard("settle", " or record[2] ~= life then", " then", "settle_of_another_life_or_a_retired_record_is_gone"),
+    Guard(
+        "settle",
+        "elseif before == 'done' or before == 'failed' or before == 'cancelled' then",
+        "elseif false then",
+        "settle_again_is_already_and_another_end_is_a_conflict",
+    ),
+    Guard(
+        "settle", "before == status and 'already'", "'already'", "settle_again_is_already_and_another_end_is_a_conflict"
+    ),
+    Guard(
+        "settle",
+        "not string.find(allowed, ' ' .. before .. ' ', 1, true) or ",
+        "",
+        "settle_follows_the_table_of_transitions",
+    ),
+    Guard("settle", " or not proven(KEYS[i], name, status, deaths)", "", "done_names_an_attempt_that_was_recorded"),
+    Guard("settle", "status ~= 'cancelled' and blob", "blob", "cancelled_never_names_an_effect_that_landed"),
+    Guard("settle", "blob and string.match(blob, '^(%a+)') ~= 'noop'", "blob", "noop_is_never_judged_as_the_outcome"),
+    Guard("settle", "if status == 'done' then return false end", "", "done_names_an_attempt_that_was_recorded"),
+    Guard(
+        "settle",
+        " and not known['d:' .. attempt]",
+        "",
+        "failed_after_write_ahead_needs_every_effect_proven_dead",
+    ),
+    Guard("settle", " and not deaths[attempt]", "", "failed_after_write_ahead_needs_every_effect_proven_dead"),
+    Guard(
+        "settle",
+        "if purpose ~= 'noop' then return false end",
+        "",
+        "failed_after_write_ahead_needs_every_effect_proven_dead",
+    ),
+    Guard(
+        "settle", "if purpose ~= 'noop' then return false end", "return false", "noop_is_never_judged_as_the_outcome"
+    ),
+    Guard(
+        "settle",
+        "if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then",
+        "if true then",
+        "settle_keeps_no_proof_of_what_was_never_recorded",
+    ),
+    Guard("settle", "if not landed or ", "if ", "landed_only_grows_and_compares_as_a_number"),
+    Guard("settle", "below(landed, ARGV[3])", "true", "landed_only_grows_and_compares_as_a_number"),
+    Guard("settle", "if #a ~= #b then return #a < #b end", "", "landed_only_grows_and_compares_as_a_number"),
+    Guard("settle", "if #finals > 0 then", "if false then", "end_of_an_intent_wakes_its_callers"),
+    Guard("settle", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
+    Guard(
+        "settle",
+        "redis.call('HDEL', KEYS[1], 'settling')",
+        "",
+        _full("settle_and_retire"),
+    ),
+    Guard("settle", "redis.call('XACK', queue, 'lane', sid)", "", "group_read_leaves_nothing_pending_that_ended"),
+    Guard("settle", "redis.call('XDEL', queue, sid)", "", "settle_stores_the_outcome_once_and_leaves_the_queue"),
+    Guard("settle", "redis.call('SREM', open, id)", "", "settle_stores_the_outcome_once_and_leaves_the_queue"),
+    Guard("settle", "redis.call('SADD', finals, id)", "", "settle_stores_the_outcome_once_and_leaves_the_queue"),
+    Guard("cancel", "record[1] == 'retired' or ", "", "cancel_script_finds_only_the_life_it_was_read_with"),
+    Guard("cancel", " or record[2] ~= ARGV[2] then", " then", "cancel_script_finds_only_the_life_it_was_read_with"),
+    Guard(
+        "cancel", "if record[1] == 'queued' then", "if true then", "cancel_of_an_inflight_intent_asks_its_owner_once"
+    ),
+    Guard(
+        "cancel",
+        "if record[1] ~= 'inflight' and record[1] ~= 'held' then return {'final', record[1]} end",
+        "",
+        "cancel_script_finds_only_the_life_it_was_read_with",
+    ),
+    Guard("cancel", "if not record[4] then", "if true then", "cancel_of_an_inflight_intent_asks_its_owner_once"),
+    Guard("cancel", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
+    Guard("cancel", "redis.call('XACK', queue, 'lane', sid)", "", "group_read_leaves_nothing_pending_that_ended"),
+    Guard(
+        "cancel",
+        "redis.call('HDEL', KEYS[6], 'd')",
+        "",
+        _full("cancel_of_an_inflight"),
+    ),
+    Guard("hold", FENCE, "", "stale_owner_cannot_hold"),
+    Guard("hold", GONE.format(4), "", "hold_of_another_life_changes_nothing"),
+    Guard(
+        "hold",
+        "if record[1] == 'held' then return {'held'} end",
+        "",
+        "hold_keeps_reason_and_evidence_and_a_landing_ends_it",
+    ),
+    Guard(
+        "hold",
+        "if record[1] ~= 'inflight' then return {'refused', record[1]} end",
+        "",
+        "only_an_inflight_intent_is_held",
+    ),
+    Guard("hold", "redis.call('HDEL', KEYS[3], 'h')", "", _full("hold")),
+    Guard("resolve", GONE.format(1), "", "resolve_script_finds_only_the_life_it_was_read_with"),
+    Guard(
+        "resolve", "if record[1] ~= 'held' then return {'refused', record[1]} end", "", "only_a_held_intent_is_resolved"
+    ),
+    Guard(
+        "resolve",
+        "if asked then return {'asked'} end",
+        "",
+        "operators_word_waits_on_a_held_intent_until_it_is_answered",
+    ),
+    Guard("resolve", "redis.call('HDEL', KEYS[2], 'd')", "", _full("an_operator_be_heard")),
+    Guard("answer", FENCE, "", "stale_owner_cannot_answer_an_operator"),
+    Guard("answer", GONE.format(3), "", "operators_word_waits_on_a_held_intent_until_it_is_answered"),
+    Guard("bury", "record[1] == ARGV[at + 2] and ", "", "retire_of_a_record_that_ended_otherwise_changes_nothing"),
+    Guard("bury", " and record[2] == ARGV[at + 1]", "", "bury_compares_life_and_final_state"),
+    Guard("bury", "redis.call('PEXPIRE', KEYS[i], ARGV[1])", "", "homes_and_tombstones_expire"),
+]
+
+LANES = [
+    Guard("register", "if state == 'closed' then return {'closed'} end", "", "closed_lane_is_closed_for_ever"),
+    Guard("register", "if not state then", "if true then", "registered_lane_is_published_and_a_repeat_refreshes_it"),
+    Guard("register", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("workers_come_up")),
+    Guard("set_lane", "if ARGV[5] ~= '' then", "if false then", "stale_owner_cannot_change_the_lane"),
+    Guard(
+        "set_lane",
+        "if not state then return {'unknown'} end",
+        "",
+        "lane_state_carries_reason_and_evidence_and_counts_as_one_ask",
+    ),
+    Guard("set_lane", "if state ~= ARGV[1] then", "if true then", "lane_states_follow_the_table"),
+    Guard(
+        "set_lane",
+        "if not string.find(ARGV[2], ' ' .. state .. ' ', 1, true) then return {'refused', state} end",
+        "",
+        "lane_states_follow_the_table",
+    ),
+    Guard(
+        "set_lane",
+        "if ARGV[1] == 'closed' and left > 0 then return {'busy', left} end",
+        "",
+        "lane_with_unretired_finals_does_not_close",
+    ),
+    Guard("set_lane", " + redis.call('SCARD', KEYS[4])", "", "lane_with_unretired_finals_does_not_close"),
+    Guard(
+        "set_lane",
+        "if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] then",
+        "if true then",
+        "lane_state_carries_reason_and_evidence_and_counts_as_one_ask",
+    ),
+    Guard("set_lane", "redis.call('HDEL', KEYS[1], 'reason')", "", _full("a_lane_be_stopped")),
+    Guard(
+        "publish",
+        "if known and tonumber(string.match(known, '^(%d+) ')) > tonumber(ARGV[2]) then return 0 end",
+        "",
+        "late_news_never_overwrites_newer_news_of_a_lane",
+    ),
+    Guard("publish", "redis.call('HDEL', KEYS[1], '')", "", _full("producers_know_of_it")),
+    Guard("heartbeat", "redis.call('HDEL', KEYS[1], name)", "", "dead_members_are_forgotten_at_once"),
+    Guard("heartbeat", "redis.call('ZREM', KEYS[2], '')", "", _full("workers_stay_alive")),
+    Guard("heartbeat", "if ARGV[1] ~= '' then", "if true then", "asking_for_members_makes_none"),
+]
+
+GUARDS = [*HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES]

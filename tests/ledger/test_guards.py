@@ -1,0 +1,41 @@
+"""Each guard of each Lua script, taken out one at a time, breaks the promise that is named beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from tests.ledger.conftest import redis_stage
+from tests.ledger.guards import GUARDS, Guard
+from tests.ledger.promises import PROMISES
+from tests.ledger.promises.redis_only import REDIS_PROMISES, redis_of
+from txmanager.ledger.redis.scripts import build, names, script
+
+ALL = PROMISES | REDIS_PROMISES
+PATIENCE_S = 2.0
+"""A promise that waits for what a mutant prevents is broken, too."""
+
+
+def _label(guard: Guard) -> str:
+    return f"{guard.script}-{guard.text[:40]}"
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=_label)
+async def test_a_script_without_this_guard_breaks_its_promise(guard: Guard, redis7, prefix: str):
+    whole = script(guard.script).text
+    assert guard.text in whole, f"{guard.script}.lua has no {guard.text!r} any more: update tests/ledger/guards.py"
+    async with redis_stage(redis7.url, prefix) as stage:
+        broken = whole.replace(guard.text, guard.without)
+        runner = redis_of(stage).runner
+        runner.scripts[guard.script] = build(guard.script, broken)
+        await runner.plain("x", ("SCRIPT", "LOAD", broken))  # it is still Lua: what breaks is the promise
+        # `pytest.raises` inside a promise fails with an exception that is no Exception
+        with pytest.raises((Exception, pytest.fail.Exception)):
+            await asyncio.wait_for(ALL[guard.promise](stage), PATIENCE_S)
+
+
+def test_every_script_that_decides_is_in_the_table():
+    deciding = {name for name in names() if re.search(r"(?m)^\s*(if|elseif)\b", script(name).text)}
+    assert deciding <= {guard.script for guard in GUARDS}
