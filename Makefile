@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test lint format clean
+.PHONY: help install lock test run lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -40,6 +40,9 @@ lock: $(STAMP)  ## Resolve requirements.lock again from pyproject.toml
 
 test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them)
 	$(BIN)/pytest $(ARGS)
+
+run: $(STAMP)  ## Run everything on embedded defaults (ARGS="--port 8090" for options)
+	$(BIN)/txmanager up $(ARGS)
 
 lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check .
