@@ -22,6 +22,7 @@ from near import wire
 from near.keys import KeyPairSigner, parse_key
 
 from txmanager.devnet import Config, Genesis, Network
+from txmanager.devnet.launch import calm_collector
 from txmanager.devnet.wire import decode
 
 
@@ -51,7 +52,8 @@ def machine(count: int) -> dict[str, Any]:
     genesis = Genesis.from_seed(0)
     network = Network(genesis, Config(delay_ms=(0.0, 5.0)), random.Random(0))
     signed = sign_many(genesis, genesis.hash, count)
-    started = time.perf_counter()
+    calm_collector()
+    started, worked = time.perf_counter(), time.process_time()
     hashes = []
     for index, raw in enumerate(signed):
         hashes.append(network.submit(decode(raw)))
@@ -60,9 +62,14 @@ def machine(count: int) -> dict[str, Any]:
     while network.status(hashes[-1]) is None or network.chain.backlog():
         network.tick(network.next_block_at)
     network.advance(10)
-    spent = time.perf_counter() - started
+    spent, busy = time.perf_counter() - started, time.process_time() - worked
     landed = sum(1 for digest in hashes if network.status(digest) is not None)
-    return {"what": "state machine, decode and verify", "tx_per_s": round(count / spent), "landed": landed}
+    return {
+        "what": "state machine, decode and verify",
+        "tx_per_s": round(count / spent),
+        "tx_per_cpu_s": round(count / busy),  # what a machine of one's own would give
+        "landed": landed,
+    }
 
 
 def http(count: int, connections: int, pipeline: int) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _transfer(work: Work, action: Transfer) -> None:
         work.set_account(Account(amount=0, storage_usage=usage, keys=(public_key,)))
         work.state.put((receiver_id, public_key), AccessKey(work.first_nonce))
     account = work.account()
-    work.set_account(account._replace(amount=account.amount + action.deposit))
+    work.set_account(account.holding(account.amount + action.deposit))
 
 
 def _deploy(work: Work, action: DeployContract) -> None:
@@ -225,7 +225,7 @@ def _from_gas_key(work: Work, action: WithdrawFromGasKey) -> None:
         short = {"balance": str(balance), "required": str(action.amount)}
         raise ActionFailure({"InsufficientGasKeyBalance": {**told, **short}})
     work.state.put((work.receipt.receiver_id, action.public_key), key._replace(gas_balance=balance - action.amount))
-    work.set_account(account._replace(amount=account.amount + action.amount))
+    work.set_account(account.holding(account.amount + action.amount))
 
 
 def _delegate(work: Work, action: Delegate) -> None:

@@ -23,7 +23,7 @@ from .state import Key
 def call_function(work: Work, action: FunctionCall) -> None:
     account = work.account()
     contract_id = work.receipt.receiver_id
-    work.set_account(account._replace(amount=account.amount + action.deposit))
+    work.set_account(account.holding(account.amount + action.deposit))
     burn = min(fees.CONTRACT_GAS, action.gas)
     method = _resolve(account, contract_id, action.method_name)
     if action.gas < fees.CONTRACT_GAS:
@@ -108,7 +108,7 @@ class _LiveCall:
         account = work.account()
         if account.amount < child.deposit:
             raise Panic("Exceeded the account balance.")
-        work.set_account(account._replace(amount=account.amount - child.deposit))
+        work.set_account(account.holding(account.amount - child.deposit))
         self._spent += child.gas
         self._sent_fees += fees.tx_gas(actions)
         return child

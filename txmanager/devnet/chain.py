@@ -137,7 +137,7 @@ class Chain:
         account, key, gas_cost, deposit = charge
         where = (tx.signer_id, tx.public_key)
         if key.gas_balance is not None:
-            self.state.put((tx.signer_id,), account._replace(amount=account.amount - deposit))
+            self.state.put((tx.signer_id,), account.holding(account.amount - deposit))
             self.state.put(where, key._replace(gas_balance=key.gas_balance - gas_cost))
             self.state.put((*where, tx.nonce_index), tx.nonce)
             return
@@ -145,8 +145,8 @@ class Chain:
         permission = key.permission
         if permission is not None and permission.allowance is not None:
             permission = permission._replace(allowance=permission.allowance - cost)
-        self.state.put((tx.signer_id,), account._replace(amount=account.amount - cost))
-        self.state.put(where, key._replace(nonce=tx.nonce, permission=permission))
+        self.state.put((tx.signer_id,), account.holding(account.amount - cost))
+        self.state.put(where, AccessKey(tx.nonce, permission))
 
     # receipts
 

@@ -60,7 +60,7 @@ def run(state: State, receipt: Receipt, height: int, price: int) -> Ran:
         if account is None:
             reward = 0
         else:
-            state.put((receipt.receiver_id,), account._replace(amount=account.amount + reward))
+            state.put((receipt.receiver_id,), account.holding(account.amount + reward))
     if status is None:
         status = _success(work)
     elif receipt.deposit:
@@ -113,7 +113,7 @@ def _run_refund(state: State, receipt: Receipt) -> Ran:
     if account is None:
         kind = {"AccountDoesNotExist": {"account_id": receipt.receiver_id}}
         return Ran({"Failure": {"ActionError": {"index": 0, "kind": kind}}}, 0, receipt.deposit, [], (), None)
-    state.put((receipt.receiver_id,), account._replace(amount=account.amount + receipt.deposit))
+    state.put((receipt.receiver_id,), account.holding(account.amount + receipt.deposit))
     key = state.get((receipt.signer_id, receipt.signer_key)) if receipt.signer_id == receipt.receiver_id else None
     if key is not None and key.permission is not None and key.permission.allowance is not None:
         # A gas refund also gives the function-call key its allowance back.

@@ -194,7 +194,7 @@ def _check_balance(tx: Tx, account: Account, key: AccessKey, gas_cost: int, depo
             "cost": str(cost),
         }
         raise InvalidTx({"InvalidAccessKeyError": {"NotEnoughAllowance": short}})
-    lacking = storage_lack(account._replace(amount=account.amount - cost))
+    lacking = storage_lack(account.holding(account.amount - cost))
     if lacking:
         raise InvalidTx({"LackBalanceForState": {"signer_id": tx.signer_id, "amount": str(lacking)}})
 
