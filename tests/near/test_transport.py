@@ -114,16 +114,18 @@ async def test_one_group_that_hangs_never_makes_another_wait():
 
 async def test_two_urls_one_hanging_no_call_waits_longer_than_its_time_out_and_the_bad_one_is_left_alone():
     async with peer(hang) as bad, peer() as good:
-        client = rpc(bad.url, good.url)
+        client = rpc(bad.url, good.url, timeout_s=1)
         started = time.monotonic()
         assert await client.call("m", [1]) == [1]
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 1
         asked = len(bad.requests)
-        started = time.monotonic()
         for i in range(50):
+            started = time.monotonic()
             assert await client.call("m", [i]) == [i]
-        assert time.monotonic() - started < 0.25
-        assert len(bad.requests) == asked
+            assert time.monotonic() - started < 1
+        # Asked again now and then, by one caller each; not by every call.
+        assert len(bad.requests) - asked <= 3
+        asked = len(bad.requests)
         # Later it is tried again, and used again once it is well.
         bad.script = echo
         await until(lambda: _asked(client, bad, asked))
