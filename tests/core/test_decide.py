@@ -183,10 +183,15 @@ def test_where_attempts_are_replaced_a_rejection_is_killed_at_once() -> None:
 
 def test_a_cancelled_flight_is_killed_only_on_an_idle_lane() -> None:
     of = record(cancel_requested=True)
-    assert isinstance(ask(of, seen(sent_at=0)), Wait)
+    assert isinstance(ask(of, seen(sent_at=NOW)), Wait)
     step = ask(of, seen(clear=True, idle=True))
     assert isinstance(step, Kill)
     assert step.why == "cancelled"
+
+
+def test_a_cancelled_flight_on_a_busy_lane_is_asked_after_too() -> None:
+    """The intent that would kill it may never come, and its bytes may have expired."""
+    assert isinstance(ask(record(cancel_requested=True), seen(sent_at=0)), Probe)
 
 
 @pytest.mark.parametrize("verb", ["kill", "fail"])
@@ -300,7 +305,7 @@ sightings = st.one_of(
     st.sampled_from([Sighting("unknown"), Sighting("pending"), Sighting("included"), Sighting("final")]),
     outcomes.map(lambda outcome: Sighting("final", outcome)),
 )
-proofs = st.sampled_from(["overtaken", "expired", "refused"]).map(lambda cause: Proof(cause, {}))
+proofs = st.sampled_from([Proof("overtaken"), Proof("expired"), Proof("refused")])
 
 
 @st.composite

@@ -187,9 +187,11 @@ def _decide_alive(
             return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
         if traits.replaces or (seen.clear and seen.idle):
             return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
-        return Wait("killed by the next intent that lands")
+    # Also what waits for the next intent to kill it: that one may never come, and the bytes may have expired.
     if now - seen.sent_at >= policy.include_within_ms:
         return Probe((noops or alive)[0], "not included in time")
+    if asked and not noops:
+        return Wait("killed by the next intent that lands")
     return Wait("sent, not seen yet")
 
 

@@ -118,7 +118,8 @@ class Flights:
 
     def observe_all(self, *, queue_empty: bool) -> list[tuple[Flight, Observation]]:
         """Every flight with what was seen of it and of the lane; one pass, however many there are."""
-        highest, quiet = self.highest_on_chain(), queue_empty or self.waiting
+        # Nothing new is about to be sent: nothing is queued, or it waits for a re-sign or for room in the window.
+        highest, quiet = self.highest_on_chain(), queue_empty or self.waiting or self.room() == 0
         open_ones = {id(f) for f in self if f.open}
         in_the_way = {id(f) for f in self if not f.held and id(f) in open_ones}
         return [
