@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from txmanager.rpc import batch
 from txmanager.rpc.connection import Closed, Connection, Response, connect
 from txmanager.rpc.endpoint import Breaker, Endpoint
 from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut
@@ -43,6 +44,7 @@ class HttpNode:
         self._lanes: dict[str, Connection] = {}
         self._pipelines_from = 0.0 if endpoint.direct else float("inf")
         self._open: set[Connection] = set()
+        self._batches = True
 
     @staticmethod
     def _now() -> float:
@@ -53,22 +55,59 @@ class HttpNode:
         return self.breaker.admits()
 
     async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
+        number = next(self._ids)
+        response = await self._ask(self._encode(number, method, params), method, group, timeout)
+        return self._read(response, number)
+
+    async def call_many(
+        self, calls: Sequence[batch.Call], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        """Many questions, in as few requests as the node allows; one that fails does not fail the others. What fails
+        as a whole (the connection) is raised."""
+        answers: list[Json | RpcFailure] = []
+        for start in range(0, len(calls), batch.MAX_BATCH):
+            part = calls[start : start + batch.MAX_BATCH]
+            answers += await self._call_some(part, group, timeout)
+        return answers
+
+    async def _call_some(
+        self, calls: Sequence[batch.Call], group: str, timeout: float | None
+    ) -> list[Json | RpcFailure]:
+        if self._batches and len(calls) > 1:
+            first = next(self._ids)
+            for _ in calls[1:]:
+                next(self._ids)
+            response = await self._ask(batch.encode(self._head, first, calls), "a batch", group, timeout)
+            if response.status == 429:
+                raise RateLimited(f"{self.name}: too many requests (HTTP 429)")
+            try:
+                return batch.decode(self.name, response.body, first, len(calls))
+            except batch.NoBatches:
+                if response.status >= 500:
+                    raise
+                self._batches = False
+        one_by_one = (self.call(method, params, group=group, timeout=timeout) for method, params in calls)
+        told = await asyncio.gather(*one_by_one, return_exceptions=True)
+        for answer in told:
+            if isinstance(answer, BaseException) and (not isinstance(answer, RpcFailure) or answer.breaks):
+                raise answer
+        return list(told)
+
+    async def _ask(self, data: bytes, what: str, group: str, timeout: float | None) -> Response:
         seconds = self.endpoint.timeout_s if timeout is None else timeout
         self._admit(seconds)
-        number = next(self._ids)
-        data = self._encode(number, method, params)
         try:
             async with asyncio.timeout(seconds):
                 async with self._groups[group]:
                     response = await self._exchange(data)
         except TimeoutError:
             self.breaker.failed()
-            raise TimedOut(f"{self.name}: no answer to {method} within {seconds:g} s") from None
+            raise TimedOut(f"{self.name}: no answer to {what} within {seconds:g} s") from None
         except RpcFailure as failure:
             self._note(failure)
             raise
         self.breaker.succeeded()
-        return self._read(response, number)
+        return response
 
     async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
         """Ordered: each request only after the answer to the one before, or pipelined on one connection of a direct

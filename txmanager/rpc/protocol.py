@@ -30,6 +30,16 @@ class Node(Protocol):
         """The result, or an `RpcFailure`. Calls of one group never wait for those of another."""
         ...
 
+    async def call_many(
+        self, calls: Sequence[tuple[str, Json]], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        """The answer to each question, or its own failure. An `RpcFailure` is raised when none was answered."""
+        ...
+
+    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+        """In order on the lane's own connection to this node. Answers a prefix that ends with the first failure."""
+        ...
+
 
 class JsonRpc(Protocol):
     @property
@@ -66,6 +76,27 @@ class InProcessNode:
             raise RpcError(answer.get("error") if isinstance(answer, dict) else answer)
         return answer.get("result")
 
+    async def call_many(
+        self, calls: Sequence[tuple[str, Json]], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        answers: list[Json | RpcFailure] = []
+        for method, params in calls:
+            try:
+                answers.append(await self.call(method, params, group=group, timeout=timeout))
+            except RpcError as error:
+                answers.append(error)
+        return answers
+
+    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+        answers: list[Json | RpcFailure] = []
+        for params in batch:
+            try:
+                answers.append(await self.call(method, params))
+            except RpcFailure as failure:
+                answers.append(failure)
+                break
+        return answers
+
 
 class InProcessRpc:
     """Nodes that are functions of this process; the first one takes the sends."""
@@ -78,15 +109,8 @@ class InProcessRpc:
         return await self.nodes[0].call(method, params, group=group, timeout=timeout)
 
     async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
-        answers: list[Json | RpcFailure] = []
         async with self._locks.setdefault(lane, asyncio.Lock()):
-            for params in batch:
-                try:
-                    answers.append(await self.nodes[0].call(method, params))
-                except RpcFailure as failure:
-                    answers.append(failure)
-                    break
-        return answers
+            return await self.nodes[0].send(lane, method, batch)
 
     async def close(self) -> None:
         return None
