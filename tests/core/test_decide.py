@@ -194,6 +194,10 @@ def test_a_cancelled_flight_on_a_busy_lane_is_asked_after_too() -> None:
     assert isinstance(ask(record(cancel_requested=True), seen(sent_at=0)), Probe)
 
 
+def test_a_clock_set_back_does_not_stop_the_asking() -> None:
+    assert isinstance(ask(record(), seen(sent_at=NOW + 3_600_000)), Probe)
+
+
 @pytest.mark.parametrize("verb", ["kill", "fail"])
 def test_an_operators_end_of_a_held_intent_needs_a_no_op_first(verb: str) -> None:
     of = record(status=Status.HELD, directive={"verb": verb, "by": "ops"})

@@ -188,7 +188,8 @@ def _decide_alive(
         if traits.replaces or (seen.clear and seen.idle):
             return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
     # Also what waits for the next intent to kill it: that one may never come, and the bytes may have expired.
-    if now - seen.sent_at >= policy.include_within_ms:
+    # A send that lies ahead was stamped before the clock was set back: its age is not known, so ask.
+    if not 0 <= now - seen.sent_at < policy.include_within_ms:
         return Probe((noops or alive)[0], "not included in time")
     if asked and not noops:
         return Wait("killed by the next intent that lands")

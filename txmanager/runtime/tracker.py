@@ -119,24 +119,12 @@ class Tracker:
 
     def _decide(self) -> list[tuple[Flight, Step]]:
         lane = self._lane
-        now, highest = lane.context.clock(), lane.flights.highest_on_chain()
-        queue_empty = lane.depth <= len(lane.flights)
+        now = lane.context.clock()
         oldest = min((f.record.created_at for f in lane.flights), default=now)
         lane.context.metrics.oldest.labels(lane.id).set(max(0, now - oldest) / 1000)
         lane.context.metrics.inflight.labels(lane.id).set(len(lane.flights))
-        return [
-            (
-                flight,
-                decide(
-                    flight.record,
-                    lane.flights.observe(flight, highest, queue_empty=queue_empty),
-                    lane.policy,
-                    lane.chain.traits,
-                    now,
-                ),
-            )
-            for flight in lane.flights
-        ]
+        seen = lane.flights.observe_all(queue_empty=lane.depth <= len(lane.flights))
+        return [(flight, decide(flight.record, o, lane.policy, lane.chain.traits, now)) for flight, o in seen]
 
     # -- carrying steps out
 
@@ -169,7 +157,7 @@ class Tracker:
     async def _prove(self, flights: Sequence[Flight]) -> bool:
         lane = self._lane
         now = lane.context.clock()
-        due = [f for f in flights if now - f.proved_at >= PROVE_EVERY_MS]
+        due = [f for f in flights if not 0 <= now - f.proved_at < PROVE_EVERY_MS]  # a clock may be set back
         pairs = [(f, a) for f in due for a in f.open]
         for flight in due:
             flight.proved_at = now
@@ -251,7 +239,7 @@ class Tracker:
         if lane.state is LaneState.PAUSED and lane.lane.reason.startswith(HELD):
             if not any(flight.held for flight in lane.flights):
                 await lane.resume("no intent is held any more")
-        elif lane.lacks_funds and lane.context.clock() - self._funds_at >= lane.policy.include_within_ms:
+        elif lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < lane.policy.include_within_ms:
             self._funds_at = lane.context.clock()
             now, then = await self._balance(), str(lane.lane.evidence.get("balance", ""))
             if now and then and int(now) > int(then):
