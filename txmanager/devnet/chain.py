@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from . import fees
+from .config import Config
 from .errors import InvalidTx
 from .genesis import Genesis
 from .model import AccessKey, Account, Block, Outcome, Receipt, Tx, TxRecord
@@ -18,9 +19,6 @@ from .pool import Pool
 from .runtime import run
 from .state import Key, State
 from .validate import Charge, check_shape, check_signer, check_upper_bound
-
-if TYPE_CHECKING:
-    from .network import Config
 
 MAX_BACKLOG = 20_000 * fees.TGAS  # delayed receipts at which a shard counts as fully congested
 _GC_STEP = 1_000

@@ -9,51 +9,21 @@ from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from .chain import Chain
+from .config import Config
 from .errors import InvalidTx, Unknown
 from .faults import Fault, Faults
 from .genesis import Genesis
-from .model import AccessKey, Account, Block, FunctionCall, Transfer, Tx, TxRecord
+from .model import AccessKey, Block, FunctionCall, Transfer, Tx
+from .nodes import Nodes, TxStatus, View
 from .pool import Pool
-from .state import Key
-from .status import Level, level_of
-from .validate import Reader, check_shape, check_signer, current_nonce
+from .validate import check_shape, check_signer, current_nonce
+
+__all__ = ["Config", "Delivery", "Network", "Recorder", "TxStatus", "View"]
 
 REJECT_AT = 0.8  # the congestion level from which a shard refuses new transactions
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    chain_id: str = "localnet"
-    block_ms: float = 600.0
-    producers: int = 3
-    nodes: int = 2
-    delay_ms: tuple[float, float] = (0.0, 20.0)  # from a node to each producer, drawn anew for each
-    loss: float = 0.0  # the share of deliveries to one producer that never arrive
-    validity: int = 86_400  # blocks a transaction lives after its base block
-    keep_blocks: int = 100_000  # five epochs
-    gas_price: int = 100_000_000
-    tx_gas_limit: int = 500 * 10**12
-    receipt_gas_limit: int = 1_000 * 10**12
-    finality_lag: int = 2
-
-
-class View(NamedTuple):
-    """What one node knows at one moment."""
-
-    node: int
-    head: Block
-    final: Block
-    oldest: int  # transactions below this height are forgotten
-
-
-class TxStatus(NamedTuple):
-    level: Level
-    record: TxRecord
-    view: View
 
 
 Delivery = tuple[float, int, int, Tx]  # when, in which order, to which producer, what
@@ -68,8 +38,8 @@ class Recorder(Protocol):
     def orphaned(self, depth: int) -> None: ...
 
 
-class Network:
-    """Several node views of one chain. `node` is always an index below `config.nodes`."""
+class Network(Nodes):
+    """Several node views of one chain, and the ways to change it. `node` is an index below `config.nodes`."""
 
     def __init__(
         self,
@@ -204,7 +174,7 @@ class Network:
         try:
             check_signer(self.reader(view.head), tx, self.config.gas_price)
         except InvalidTx as refusal:
-            if refusal.name == "InvalidNonce" and self._known(tx.hash, view) is not None:
+            if refusal.name == "InvalidNonce" and self.known(tx.hash, view) is not None:
                 return  # resending what already landed is not an error
             raise
 
@@ -275,98 +245,6 @@ class Network:
                 pool.add(tx)
             hashes.append(tx.hash)
         return hashes
-
-    # looking
-
-    def view(self, node: int = 0) -> View:
-        if not 0 <= node < self.config.nodes:
-            raise Unknown("node", node)
-        blocks = self.chain.blocks
-        lag, oldest = 0, 0
-        if self.faults.active:
-            behind = self.faults.draw("lag", node=node)
-            wavering = self.faults.draw("disagree", node=node)
-            forgetful = self.faults.draw("forget", node=node)
-            lag = behind.blocks if behind else 0
-            lag += self.rng.randint(0, wavering.blocks) if wavering else 0
-            lag = min(lag, len(blocks) - 1)
-            if forgetful is not None:
-                oldest = blocks[-1 - lag].height - forgetful.blocks
-        head = len(blocks) - 1 - lag
-        return View(node, blocks[head], blocks[max(0, head - self.config.finality_lag)], oldest)
-
-    def status(self, tx_hash: bytes, node: int = 0) -> TxStatus | None:
-        """Where a transaction stands at this node, or None when it is unknown there."""
-        view = self.view(node)
-        record = self._known(tx_hash, view)
-        if record is None:
-            return None
-        return TxStatus(level_of(record, view.head.height, view.final.height), record, view)
-
-    def _known(self, tx_hash: bytes, view: View) -> TxRecord | None:
-        record = self.chain.records.get(tx_hash)
-        if record is None or record.height > view.head.height or record.height < view.oldest:
-            return None
-        return record
-
-    def head(self, node: int = 0) -> Block:
-        return self.view(node).head
-
-    def final(self, node: int = 0) -> Block:
-        return self.view(node).final
-
-    def at(self, finality: str = "final", node: int = 0) -> Block:
-        """The block a finality names at this node: `optimistic`, `near-final` or `final`."""
-        view = self.view(node)
-        if finality == "optimistic":
-            return view.head
-        if finality == "near-final":
-            return self.chain.by_hash.get(view.head.prev_hash, view.head)
-        return view.final
-
-    def block(self, ref: int | bytes, node: int = 0) -> Block:
-        """By height or hash; raises `Unknown` for what this node has not."""
-        found = self.chain.by_hash.get(ref) if isinstance(ref, bytes) else self.chain.by_height.get(ref)
-        if found is None or found.height > self.view(node).head.height:
-            raise Unknown("block", ref)
-        return found
-
-    def chunk(self, chunk_hash: bytes, node: int = 0) -> Block:
-        return self.block(chunk_hash[::-1], node)
-
-    def reader(self, block: Block) -> Reader:
-        """Reads state as it was after `block`."""
-        state = self.chain.state
-        if block is self.chain.blocks[-1]:
-            return state.head.get
-        height = block.height
-
-        def read(key: Key) -> object:
-            return state.at(key, height)
-
-        return read
-
-    def account(self, account_id: str, *, finality: str = "final", node: int = 0) -> Account | None:
-        account: Account | None = self.reader(self.at(finality, node))((account_id,))
-        return account
-
-    def access_key(
-        self, account_id: str, public_key: str, *, finality: str = "final", node: int = 0
-    ) -> tuple[AccessKey | None, Block]:
-        """The key as of a finality, and the block it was read at."""
-        block = self.at(finality, node)
-        key: AccessKey | None = self.reader(block)((account_id, public_key))
-        return key, block
-
-    def gas_key_nonces(
-        self, account_id: str, public_key: str, *, finality: str = "final", node: int = 0
-    ) -> tuple[list[int] | None, Block]:
-        block = self.at(finality, node)
-        read = self.reader(block)
-        key: AccessKey | None = read((account_id, public_key))
-        if key is None or key.gas_balance is None:
-            return None, block
-        return [read((account_id, public_key, index)) for index in range(key.num_nonces)], block
 
     def set_fault(self, kind: str, **settings: object) -> Fault:
         return self.faults.set(Fault(kind, **settings))  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import calls, views
+from . import block_views, calls, views
 from . import params as read
 from .errors import InvalidTx, Unknown
 from .model import AccessKey, Account, Block, Tx
@@ -87,9 +87,9 @@ class Rpc:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._methods: dict[str, Callable[[Any, int], Any]] = {
-            "status": lambda _params, node: views.status_view(self.network, self.network.view(node)),
+            "status": lambda _params, node: block_views.status_view(self.network, self.network.view(node)),
             "health": lambda _params, _node: None,
-            "EXPERIMENTAL_protocol_config": lambda _params, _node: views.protocol_config_view(self.network),
+            "EXPERIMENTAL_protocol_config": lambda _params, _node: block_views.protocol_config_view(self.network),
             "block": self._block,
             "chunk": self._chunk,
             "gas_price": self._gas_price,
@@ -185,7 +185,7 @@ class Rpc:
     # blocks
 
     def _block(self, params: Any, node: int) -> Any:
-        return views.block_view(self._block_of(read.named(params, "block_id"), node), self.network)
+        return block_views.block_view(self._block_of(read.named(params, "block_id"), node), self.network)
 
     def _block_of(self, told: dict[str, Any], node: int) -> Block:
         if told.get("block_id") is not None:
@@ -206,10 +206,10 @@ class Rpc:
             if told.get("shard_id") != 0:
                 info = {"shard_id": told.get("shard_id")}
                 raise RpcError("INVALID_SHARD_ID", f"Shard id {told.get('shard_id')} does not exist", info=info)
-            return views.chunk_view(self.network.block(read.block_id(told.get("block_id")), node), self.network)
+            return block_views.chunk_view(self.network.block(read.block_id(told.get("block_id")), node), self.network)
         digest = read.hash_of(chunk_id, "chunk_id")
         try:
-            return views.chunk_view(self.network.chunk(digest, node), self.network)
+            return block_views.chunk_view(self.network.chunk(digest, node), self.network)
         except Unknown:
             name = views.b58(digest)
             raise RpcError("UNKNOWN_CHUNK", f"Chunk Missing: {name}", info={"chunk_hash": name}) from None

@@ -14,12 +14,12 @@ from typing import Any
 import orjson
 
 from .admin import Admin
+from .block_views import status_view
 from .faults import Fault
 from .http import Connection, Reply, Request, Response
 from .journal import Journal
 from .network import Network
 from .rpc import Rpc, RpcError, Wait, internal_error, parse_error, timeout_error, untracked_error
-from .views import status_view
 
 REQUEST_TIMEOUT_MS = 10_000.0
 _LONGEST_NAP_MS = 100.0
