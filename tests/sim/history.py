@@ -7,7 +7,7 @@ the code under test cannot also hide its trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from txmanager.core.models import Attempt, IntentId, Outcome, Purpose
@@ -166,4 +166,22 @@ class History:
     def note(self, fact: Fact) -> None:
         self.facts.append(fact)
         if self.lines is not None:
-            self.lines.append(f"{fact.at:9.3f}  {fact}")
+            self.lines.append(f"{fact.at:9.3f}  {type(fact).__name__:9} {_brief(fact)}")
+
+
+def _brief(fact: Fact) -> str:
+    """A fact in one line for people: short names, no hashes in full, nothing that is empty."""
+    told = []
+    for f in fields(fact):
+        value = getattr(fact, f.name)
+        if f.name == "at" or not value:
+            continue
+        if isinstance(value, IntentId):
+            told.append(value.key)
+        elif isinstance(value, Outcome):
+            told.append(f"{value.status} by {value.tx_hash[:8]}" if value.tx_hash else f"{value.status} {value.error}")
+        elif f.name in ("lane", "life", "token", "hash"):
+            told.append(f"{f.name}={value[-4:] if f.name == 'lane' else value[:8]}")
+        else:
+            told.append(f"{f.name}={value}")
+    return " ".join(told)

@@ -23,7 +23,7 @@ from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
 
 T = TypeVar("T")
-_OWNERS_WRITES = ("cursor", "signed_upto", "last_id")
+_OWNERS_WRITES = ("cursor", "signed_upto")
 
 
 class WatchedLane(LaneStore):

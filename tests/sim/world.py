@@ -440,7 +440,11 @@ class World:
             if not self.healing:
                 self.ledger.start(snapshot)
 
-        self.loop.later(0.2 + 6.0 * event.a, self.ledger.stop)
+        def down() -> None:
+            if not self.healing:
+                self.ledger.stop()
+
+        self.loop.later(0.2 + 6.0 * event.a, down)
         self.loop.later(0.3 + 6.0 * event.a + 2.0 * event.b, back)
 
     def _on_node_lag(self, event: Event) -> None:

@@ -67,11 +67,12 @@ class Sender:
         self._drop_resolved()
         if self._unsent:
             return await self._send_unsent()
-        if self._solo is not None:
-            return False
-        orders = [f for f in lane.flights if f.order is not None]
+        # While one goes alone, nothing else may follow, but for the no-op that kills it.
+        orders = [f for f in lane.flights if f.order is not None and (self._solo is None or self._solo is f)]
         if orders:
             return await self._carry_out(orders[0])
+        if self._solo is not None:
+            return False
         room = lane.flights.room()
         ready = lane.fresh and lane.taking and lane.state in WORKING and lane.lane.cursor is not None
         if lane.flights.waiting or not ready or room == 0:
