@@ -13,11 +13,16 @@ from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger
+from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Json, LaneSpec
 from txmanager.ledger.memory import MemoryLedger
+from txmanager.ledger.memory.mailbox import MemoryMailbox
 from txmanager.ledger.redis import RedisLedger
+from txmanager.ledger.redis.mailbox import RedisMailbox
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.http import HttpRpc
+from txmanager.rpc.post import Poster
+from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
 from txmanager.settings.secrets import reveal
@@ -101,6 +106,32 @@ def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awa
         clients[name] = HttpRpc(endpoints(name, network))
         probes[name] = partial(ask, clients[name], "status" if network.chain == "near" else "eth_blockNumber")
     return probes, close
+
+
+def open_mailbox(settings: Settings, ledger: Ledger) -> Mailbox:
+    """Where webhook delivery keeps its places and dead letters: beside the ledger."""
+    if isinstance(ledger, RedisLedger):
+        return RedisMailbox(ledger.runner, settings.ledger.prefix)
+    return MemoryMailbox()
+
+
+def build_targets(settings: Settings) -> tuple[list[Target], Callable[[], None]]:
+    """Every webhook of every pool with its secret, and how to close their connections."""
+    posters: list[Poster] = []
+    targets: list[Target] = []
+    for name, pool in settings.pools.items():
+        for n, webhook in enumerate(pool.webhooks):
+            where = f"pools.{name}.webhooks[{n}]"
+            poster = Poster(reveal(f"{where}.url", webhook.url), webhook.timeout_s)
+            secret = reveal(f"{where}.secret", webhook.secret).encode()
+            posters.append(poster)
+            targets.append(Target(name, webhook.name, poster, secret, webhook.statuses, webhook.retry_for_s))
+
+    def close() -> None:
+        for poster in posters:
+            poster.close()
+
+    return targets, close
 
 
 def timing(settings: Settings) -> Timing:

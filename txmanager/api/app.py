@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
+import orjson
 import structlog
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from txmanager.api.auth import Gate
+from txmanager.api.auth import Gate, Scope
 from txmanager.api.bodies import Gone, Receive
-from txmanager.api.endpoint import Asgi, Common, Endpoint, Reply, Send, problem_reply
+from txmanager.api.docs_page import render
+from txmanager.api.endpoint import Asgi, Call, Common, Endpoint, Handler, Reply, Send, problem_reply
 from txmanager.api.health import Health, Probe
 from txmanager.api.intents import Intents
 from txmanager.api.lanes import Lanes
+from txmanager.api.letters import Letters
 from txmanager.api.metrics import ApiMetrics
+from txmanager.api.openapi import build_document
 from txmanager.api.problems import NoRoute
+from txmanager.api.streams import Streams
 from txmanager.core.kinds import Kind
+from txmanager.core.mailbox import Mailbox
 from txmanager.runtime.acceptor import Acceptor
+from txmanager.runtime.events import EventHub
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings
-from txmanager.wiring import build_kinds
+from txmanager.wiring import build_kinds, open_mailbox
 
 TYPED: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "/v1/near/accounts": ("near.create_account", {"new_public_key": "public_key"}),
@@ -33,66 +41,112 @@ TYPED: Mapping[str, tuple[str, Mapping[str, str]]] = {
 App = Callable[[Asgi, Receive, Send], Awaitable[None]]
 
 
+class Api:
+    """An ASGI application; `stop` ends what would keep a server from stopping."""
+
+    def __init__(self, router: App, streams: Streams, hub: EventHub) -> None:
+        self._router = router
+        self._streams = streams
+        self._hub = hub
+
+    def stop(self) -> None:
+        self._streams.stop()
+
+    def close(self) -> None:
+        self._hub.close()
+
+    async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        # paths are matched as they were sent: a key may hold a slash, as %2F
+        if b"%" in scope["raw_path"]:
+            scope["path"] = scope["raw_path"].decode("ascii", "replace")
+        with suppress(Gone):
+            await self._router(scope, receive, send)
+
+
 def build_app(
     manager: TxManager,
     settings: Settings,
     *,
     kinds: Mapping[str, Kind] | None = None,
     probes: Mapping[str, Probe] | None = None,
-) -> App:
+    mailbox: Mailbox | None = None,
+) -> Api:
     """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains."""
     kinds = build_kinds(settings) if kinds is None else kinds
-    metrics, gate, pools = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools)
-    acceptor = Acceptor(manager.producer, settings.api.ledger_timeout_s)
-    intents = Intents(manager, acceptor, kinds, pools, settings.api, metrics)
-    lanes = Lanes(manager, intents)
-    health = Health(manager.ledger, pools, probes or {}, metrics, gate, settings.api.ledger_timeout_s)
-    common = Common(settings.api, gate, metrics, structlog.get_logger("api"))
-
-    def route(path: str, **handlers: object) -> Route:
-        return Route(path, Endpoint(common, path, **handlers))  # type: ignore[arg-type]
-
-    lane = "/v1/lanes/{lane}"
-    intent = "/v1/intents/{key}"
-    routes = [
-        route("/v1/intents", POST=(intents.submit, "submit")),
-        *(route(path, POST=(intents.submit_as(*typed), "submit")) for path, typed in TYPED.items()),
-        route(intent, GET=(intents.get, "read")),
-        route(f"{intent}/cancel", POST=(intents.cancel, "submit")),
-        route(f"{intent}/resolve", POST=(intents.resolve, "operate")),
-        route("/v1/lanes", GET=(lanes.list, "read")),
-        route(lane, GET=(lanes.get, "read")),
-        route(f"{lane}/pause", POST=(lanes.pause, "operate")),
-        route(f"{lane}/resume", POST=(lanes.verb(manager.resume), "operate")),
-        route(f"{lane}/drain", POST=(lanes.verb(manager.drain), "operate")),
-        route(f"{lane}/close", POST=(lanes.verb(manager.close_lane), "operate")),
-        route(f"{lane}/rebaseline", POST=(lanes.verb(manager.rebaseline), "operate")),
-        route("/healthz", GET=(health.healthz, None)),
-        route("/readyz", GET=(health.readyz, None)),
-        route("/metrics", GET=(health.metrics, None)),
-    ]
-    app = Starlette(routes=routes)
+    mailbox = open_mailbox(settings, manager.ledger) if mailbox is None else mailbox
+    metrics, gate, pools, told = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
+    acceptor = Acceptor(manager.producer, told.ledger_timeout_s)
+    intents = Intents(manager, acceptor, kinds, pools, told, metrics)
+    hub = EventHub(manager.ledger)
+    streams = Streams(hub, intents, metrics, told.max_streams)
+    common = Common(told, gate, metrics, structlog.get_logger("api"))
+    health = Health(manager.ledger, pools, probes or {}, metrics, gate, told.ledger_timeout_s)
+    document = build_document(kinds, TYPED, told.max_wait_s)
+    table: dict[str, dict[str, tuple[Handler, Scope | None]]] = {
+        **_intent_routes(intents, streams, kinds),
+        **_lane_routes(Lanes(manager, intents), manager),
+        **_letter_routes(Letters(mailbox, intents)),
+        "/healthz": {"GET": (health.healthz, None)},
+        "/readyz": {"GET": (health.readyz, None)},
+        "/metrics": {"GET": (health.metrics, None)},
+        "/openapi.json": {"GET": (_fixed(orjson.dumps(document), b"application/json"), None)},
+        "/docs": {"GET": (_fixed(render(document), b"text/html; charset=utf-8"), None)},
+    }
+    app = Starlette(routes=[Route(path, Endpoint(common, path, **methods)) for path, methods in table.items()])
     app.router.redirect_slashes = False
     app.router.default = _no_route
-    return _Raw(app.router)
+    return Api(app.router, streams, hub)
 
 
-class _Raw:
-    """Match paths as they were sent: a key may hold a slash, as %2F."""
+Routes = dict[str, dict[str, tuple[Handler, Scope | None]]]
 
-    def __init__(self, router: App) -> None:
-        self._router = router
 
-    async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
-        if b"%" in scope["raw_path"]:
-            scope["path"] = scope["raw_path"].decode("ascii", "replace")
-        try:
-            await self._router(scope, receive, send)
-        except Gone:
-            return
+def _intent_routes(intents: Intents, streams: Streams, kinds: Mapping[str, Kind]) -> Routes:
+    one = "/v1/intents/{key}"
+    typed: Routes = {
+        path: {"POST": (intents.submit_as(kind, renamed), "submit")}
+        for path, (kind, renamed) in TYPED.items()
+        if kind in kinds
+    }
+    return {
+        "/v1/intents": {"POST": (intents.submit, "submit")},
+        **typed,
+        one: {"GET": (intents.get, "read")},
+        f"{one}/events": {"GET": (streams.intent, "read")},
+        "/v1/pools/{pool}/events": {"GET": (streams.pool, "read")},
+        f"{one}/cancel": {"POST": (intents.cancel, "operate")},
+        f"{one}/resolve": {"POST": (intents.resolve, "operate")},
+    }
+
+
+def _lane_routes(lanes: Lanes, manager: TxManager) -> Routes:
+    one = "/v1/lanes/{lane}"
+    return {
+        "/v1/lanes": {"GET": (lanes.list, "read")},
+        one: {"GET": (lanes.get, "read")},
+        f"{one}/pause": {"POST": (lanes.pause, "operate")},
+        f"{one}/resume": {"POST": (lanes.verb(manager.resume), "operate")},
+        f"{one}/drain": {"POST": (lanes.verb(manager.drain), "operate")},
+        f"{one}/close": {"POST": (lanes.verb(manager.close_lane), "operate")},
+        f"{one}/rebaseline": {"POST": (lanes.verb(manager.rebaseline), "operate")},
+    }
+
+
+def _letter_routes(letters: Letters) -> Routes:
+    return {
+        "/v1/webhooks/dead": {"GET": (letters.list, "operate")},
+        "/v1/webhooks/dead/{id}/retry": {"POST": (letters.retry, "operate")},
+    }
+
+
+def _fixed(body: bytes, content_type: bytes) -> Handler:
+    async def handle(call: Call) -> Reply:
+        return Reply(200, body, [(b"content-type", content_type)])
+
+    return handle
 
 
 async def _no_route(scope: Asgi, receive: Receive, send: Send) -> None:

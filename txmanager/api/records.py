@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from txmanager.core.models import Attempt, Event, Json, Lane, Record
+from txmanager.core.models import Attempt, Json, Lane, Record
 from txmanager.core.states import LaneState, Status
+from txmanager.runtime.events import instant
 
 _HINTS = {
     "create:": "the key was derived from the payload; an Idempotency-Key of your own allows another try",
@@ -62,7 +62,7 @@ class RecordView(View):
 class EventView(View):
     """One transition."""
 
-    id: str = Field(description="Opaque; send it back as Last-Event-ID to go on after it.")
+    id: str = Field(description="The same when the event is delivered twice.")
     idempotency_key: str
     lane: str
     pool: str
@@ -88,11 +88,6 @@ class LaneView(View):
     depth: int = Field(description="Intents queued, in flight and held.")
     unfinished: int
     oldest_ms: int
-
-
-def instant(ms: int) -> str:
-    """RFC 3339 in UTC, always with milliseconds."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
 
 
 def record_json(record: Record) -> dict[str, Json]:
@@ -143,22 +138,6 @@ def _error_json(record: Record) -> Mapping[str, Json] | None:
     if record.status is Status.HELD and record.hold is not None:
         return {"code": "held", **record.hold}
     return None
-
-
-def event_json(event: Event, id: str) -> dict[str, Json]:
-    shown: dict[str, Json] = {
-        "id": id,
-        "idempotency_key": event.intent.key,
-        "lane": event.lane,
-        "pool": event.intent.pool,
-        "status": event.status.value,
-        "at": instant(event.at),
-    }
-    if event.tx_hash is not None:
-        shown["tx_hash"] = event.tx_hash
-    if event.error is not None:
-        shown["error"] = event.error
-    return shown
 
 
 def lane_json(lane: Lane) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from txmanager.api.app import App
+from txmanager.api.app import Api
 from txmanager.api.problems import ApiError, TooLarge, TooSlow, encoded
 from txmanager.core.errors import Misconfigured
 from txmanager.settings import ApiSettings
@@ -47,6 +47,10 @@ def connection_class(settings: ApiSettings) -> type[HttpToolsProtocol]:
             super().data_received(data)
             if self._in_head and self._head_bytes > settings.max_header_bytes and not self.transport.is_closing():
                 self.end(HeadersTooLarge(f"the headers have more than {settings.max_header_bytes} bytes"))
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.scope["abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
 
         def on_headers_complete(self) -> None:
             self._in_head = False
@@ -98,7 +102,8 @@ class _Server(uvicorn.Server):
 class ApiServer:
     """Serves until `stop`; when `on_ready` is called it listens, and `port` is the real one."""
 
-    def __init__(self, app: App, settings: ApiSettings) -> None:
+    def __init__(self, app: Api, settings: ApiSettings) -> None:
+        self._app = app
         self._settings = settings
         self.port = settings.port
         # uvicorn's own lines: problems only, and never a request line, which may carry a key
@@ -131,9 +136,11 @@ class ApiServer:
             await self._server._serve([self._socket])  # without `serve`'s signal handlers: the process has its own
         finally:
             sweeping.cancel()
+            self._app.close()
             self._socket.close()
 
     def stop(self) -> None:
+        self._app.stop()
         self._server.should_exit = True
 
     def _bind(self) -> socket.socket:

@@ -15,6 +15,7 @@ from txmanager.settings.models import (
     Settings,
     TokenLimits,
     TokenSettings,
+    WebhookSettings,
     WorkerSettings,
 )
 from txmanager.settings.secrets import Reference, Url
@@ -33,6 +34,7 @@ __all__ = [
     "TokenLimits",
     "TokenSettings",
     "Url",
+    "WebhookSettings",
     "WorkerSettings",
     "find_file",
     "load",

@@ -64,7 +64,7 @@ def _read(path: Path | None, environment: Mapping[str, str] | None) -> tuple[Set
     where: Where = {}
     try:
         tree = _parse(path) if path else {}
-        if wrong := list(_written_secrets(tree)):
+        if wrong := [*_written_secrets(tree), *_written_webhook_secrets(tree)]:
             return None, wrong
         _override(tree, environment, where)
         return Settings.model_validate(tree), []
@@ -100,6 +100,18 @@ def _written_secrets(tree: Tree) -> Iterator[InvalidSettings]:
             if isinstance(endpoint, dict) and _has_password(endpoint.get("url")):
                 yield InvalidSettings(
                     f"networks.{name}.rpc[{n}].url", f"carries a password; {HOW_TO_REFER} with the whole URL in it"
+                )
+
+
+def _written_webhook_secrets(tree: Tree) -> Iterator[InvalidSettings]:
+    pools = tree.get("pools")
+    for name, pool in pools.items() if isinstance(pools, dict) else ():
+        webhooks = pool.get("webhooks") if isinstance(pool, dict) else None
+        for n, webhook in enumerate(webhooks if isinstance(webhooks, list) else ()):
+            if isinstance(webhook, dict) and isinstance(webhook.get("secret"), str):
+                yield InvalidSettings(
+                    f"pools.{name}.webhooks[{n}].secret",
+                    f"is a secret and does not belong into the file; {HOW_TO_REFER}",
                 )
 
 

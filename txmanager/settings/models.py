@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.models import check_name
+from txmanager.core.states import Status
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
 
 DAY_S = 24 * 3600
@@ -128,6 +129,23 @@ def _key_source(value: str) -> str:
     return value
 
 
+class WebhookSettings(Part):
+    """Where a pool's events are posted to. The name is what delivery is remembered by."""
+
+    name: Name
+    url: SecretUrl
+    secret: SecretWord
+    statuses: Annotated[frozenset[Status], PlainSerializer(sorted)] = Field(
+        default=frozenset({Status.DONE, Status.FAILED, Status.CANCELLED, Status.HELD}), min_length=1
+    )
+    retry_for_s: float = Field(default=3600.0, ge=0)
+    timeout_s: float = Field(default=10.0, gt=0, le=60)
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        if isinstance(self.url, Url) and self.url.scheme not in ("http", "https"):
+            yield InvalidSettings(f"{where}.url", "must begin with https:// or http://")
+
+
 class PoolSettings(Part):
     network: str
     account: str | None = None
@@ -136,6 +154,7 @@ class PoolSettings(Part):
     max_inflight: int = Field(default=128, ge=1, le=100_000)
     queue_limit: int = Field(default=1_000_000, ge=1)
     policy: PolicySettings = PolicySettings()
+    webhooks: tuple[WebhookSettings, ...] = ()
 
     def contradictions(self, where: str, networks: Mapping[str, NetworkSettings]) -> Iterator[InvalidSettings]:
         network = networks.get(self.network)
@@ -148,6 +167,13 @@ class PoolSettings(Part):
             yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
         if self.window > self.max_inflight:
             yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
+        names = [webhook.name for webhook in self.webhooks]
+        for n, webhook in enumerate(self.webhooks):
+            yield from webhook.contradictions(f"{where}.webhooks[{n}]")
+            if webhook.name in names[:n]:
+                yield InvalidSettings(
+                    f"{where}.webhooks[{n}].name", f"{webhook.name!r} is there twice; use another name"
+                )
 
 
 class WorkerSettings(Part):
@@ -245,6 +271,11 @@ class Settings(Part):
             for n, rpc in enumerate(network.rpc):
                 if isinstance(rpc.url, Reference):
                     yield f"networks.{name}.rpc[{n}].url", rpc.url
+        for name, pool in self.pools.items():
+            for n, webhook in enumerate(pool.webhooks):
+                for field, value in (("url", webhook.url), ("secret", webhook.secret)):
+                    if isinstance(value, Reference):
+                        yield f"pools.{name}.webhooks[{n}].{field}", value
 
     def shown(self) -> dict[str, object]:
         """All settings with their defaults as plain values, every secret hidden."""

@@ -1,0 +1,268 @@
+"""Followers of event streams: one reader per lane and process, however many follow.
+
+Nothing is buffered per follower but its place: an intent's follower keeps the few events of its own intent, a pool's
+follower reads from the lane's recent events, or from the ledger when it fell behind. A follower may see an event
+twice, never out of order within a lane, and misses none that the ledger still has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import structlog
+
+from txmanager.core.errors import TxManagerError
+from txmanager.core.ledger import Ledger
+from txmanager.core.models import Event, IntentId, Json
+
+Place = tuple[int, int]
+"""A position in a lane's stream, ordered."""
+
+_PAGE = 500
+_RECENT = 2_000
+_LANES_FOR_S = 2.0
+_REPLAY_PAGES = 8
+
+
+def place(event_id: str) -> Place:
+    ms, _, sequence = event_id.partition("-")
+    return int(ms), int(sequence)
+
+
+def place_text(at: Place) -> str:
+    return f"{at[0]}-{at[1]}"
+
+
+def instant(ms: int) -> str:
+    """RFC 3339 in UTC, always with milliseconds."""
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+
+
+def lane_mark(lane: str) -> str:
+    """A short name for a lane, in ids that clients keep."""
+    return hashlib.blake2b(lane.encode(), digest_size=6).hexdigest()
+
+
+def event_json(event: Event) -> dict[str, Json]:
+    """An event as SSE and webhooks tell it. Its id is the same each time it is told."""
+    told: dict[str, Json] = {
+        "id": f"{lane_mark(event.lane)}-{event.id}",
+        "idempotency_key": event.intent.key,
+        "lane": event.lane,
+        "pool": event.intent.pool,
+        "status": event.status.value,
+        "at": instant(event.at),
+    }
+    if event.tx_hash is not None:
+        told["tx_hash"] = event.tx_hash
+    if event.error is not None:
+        told["error"] = event.error
+    return told
+
+
+class IntentFollower:
+    """Live events of one intent; an intent has few, so they are kept until they are asked for."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._bell = asyncio.Event()
+
+    def push(self, event: Event) -> None:
+        self._events.append(event)
+        self._bell.set()
+
+    async def next(self, timeout_s: float) -> list[Event]:
+        """What came since the last call; empty when nothing did in time."""
+        if not self._events:
+            self._bell.clear()
+            await _rings(self._bell, timeout_s)
+        found = list(self._events)
+        self._events.clear()
+        return found
+
+
+class _Tail:
+    """The end of one lane's stream, read while anybody follows it."""
+
+    def __init__(self, hub: EventHub, lane: str) -> None:
+        self._hub = hub
+        self.lane = lane
+        self.floor: Place = (0, 0)
+        self.recent: deque[Event] = deque()
+        self.intents: dict[IntentId, set[IntentFollower]] = {}
+        self.bells: set[asyncio.Event] = set()
+        self.started = asyncio.Event()
+        self.users = 0
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        cursor: Place | None = None
+        while True:
+            try:
+                if cursor is None:
+                    cursor = self.floor = (await self._hub.ledger.now_ms() - 1, 0)
+                    self.started.set()
+                events = await self._hub.ledger.events(self.lane, place_text(cursor), _PAGE)
+            except TxManagerError as error:
+                self._hub.log.warning("cannot read events", lane=self.lane, error=str(error))
+                await asyncio.sleep(5 * self._hub.poll_s)
+                continue
+            if events:
+                cursor = place(events[-1].id)
+                self._dispatch(events)
+            if len(events) < _PAGE:
+                await asyncio.sleep(self._hub.poll_s)
+
+    def _dispatch(self, events: list[Event]) -> None:
+        self.recent.extend(events)
+        while len(self.recent) > _RECENT:
+            self.floor = place(self.recent.popleft().id)
+        for event in events:
+            for follower in self.intents.get(event.intent, ()):
+                follower.push(event)
+        for bell in self.bells:
+            bell.set()
+
+    async def after(self, at: Place, count: int) -> list[Event]:
+        if at >= self.floor:
+            if not self.recent or place(self.recent[-1].id) <= at:
+                return []
+            return [e for e in self.recent if place(e.id) > at][:count]
+        return await self._hub.ledger.events(self.lane, place_text(at), count)
+
+
+class PoolFollower:
+    """Events of every lane of a pool, merged as they come; `places` is where it stands in each."""
+
+    def __init__(self, hub: EventHub, pool: str, places: Mapping[str, Place] | None) -> None:
+        self._hub = hub
+        self._pool = pool
+        self._resumed = places is not None
+        self.places: dict[str, Place] = dict(places or {})
+        self._bell = asyncio.Event()
+        self._tails: dict[str, _Tail] = {}
+        self._looked = float("-inf")
+
+    async def join(self) -> None:
+        """Take a place in every lane of the pool: what happens from now on is not missed."""
+        await self._find_lanes()
+
+    async def next(self, timeout_s: float) -> list[Event]:
+        """At most a page per lane; empty when nothing came in time. Sets the places behind what it returns."""
+        await self._find_lanes()
+        found = await self._collect()
+        if not found:
+            await _rings(self._bell, min(timeout_s, _LANES_FOR_S))
+            self._bell.clear()
+            found = await self._collect()
+        return found
+
+    async def _collect(self) -> list[Event]:
+        found: list[Event] = []
+        for lane, tail in self._tails.items():
+            events = await tail.after(self.places[lane], _PAGE)
+            if events:
+                self.places[lane] = place(events[-1].id)
+                found += events
+        return sorted(found, key=lambda e: e.at) if len(self._tails) > 1 else found
+
+    async def _find_lanes(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._looked < _LANES_FOR_S:
+            return
+        first = self._looked == float("-inf")
+        self._looked = now
+        for route in await self._hub.ledger.routes():
+            if route.pool != self._pool or route.lane in self._tails:
+                continue
+            tail = await self._hub.attach(route.lane)
+            tail.bells.add(self._bell)
+            self._tails[route.lane] = tail
+            # a lane that joined the pool meanwhile is followed from its beginning
+            start = tail.floor if first and not self._resumed else (0, 0)
+            self.places.setdefault(route.lane, start)
+
+    def close(self) -> None:
+        for tail in self._tails.values():
+            tail.bells.discard(self._bell)
+            self._hub.detach(tail)
+        self._tails.clear()
+
+
+class EventHub:
+    def __init__(self, ledger: Ledger, poll_s: float = 0.1) -> None:
+        self.ledger = ledger
+        self.poll_s = poll_s
+        self.log = structlog.get_logger("events")
+        self._tails: dict[str, _Tail] = {}
+
+    async def attach(self, lane: str) -> _Tail:
+        tail = self._tails.get(lane)
+        if tail is None:
+            tail = self._tails[lane] = _Tail(self, lane)
+        tail.users += 1
+        try:
+            await tail.started.wait()
+        except BaseException:
+            self.detach(tail)
+            raise
+        return tail
+
+    def detach(self, tail: _Tail) -> None:
+        tail.users -= 1
+        if tail.users == 0:
+            tail.task.cancel()
+            self._tails.pop(tail.lane, None)
+
+    @asynccontextmanager
+    async def intent(self, lane: str, id: IntentId) -> AsyncIterator[IntentFollower]:
+        """Every event from before this returns is in the ledger already; every later one comes from the follower."""
+        tail = await self.attach(lane)
+        follower = IntentFollower()
+        tail.intents.setdefault(id, set()).add(follower)
+        try:
+            yield follower
+        finally:
+            followers = tail.intents[id]
+            followers.discard(follower)
+            if not followers:
+                del tail.intents[id]
+            self.detach(tail)
+
+    @asynccontextmanager
+    async def pool(self, pool: str, places: Mapping[str, Place] | None = None) -> AsyncIterator[PoolFollower]:
+        """From now on, or from the places of an earlier follower."""
+        follower = PoolFollower(self, pool, places)
+        try:
+            yield follower
+        finally:
+            follower.close()
+
+    async def replay(self, lane: str, id: IntentId, after: Place) -> tuple[list[Event], bool]:
+        """Events of an intent that the ledger still has, and whether the search came to the end of the stream."""
+        found: list[Event] = []
+        for _ in range(_REPLAY_PAGES):
+            events = await self.ledger.events(lane, place_text(after), _PAGE)
+            found += (event for event in events if event.intent == id)
+            if len(events) < _PAGE:
+                return found, True
+            after = place(events[-1].id)
+        return found, False
+
+    def close(self) -> None:
+        for tail in self._tails.values():
+            tail.task.cancel()
+        self._tails.clear()
+
+
+async def _rings(bell: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await bell.wait()
+    except TimeoutError:
+        pass
