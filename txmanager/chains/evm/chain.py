@@ -1,0 +1,204 @@
+"""`EvmChain`: an EVM chain as a lane worker sees it. Gaps block, overtaking is harmless, a nonce owns several hashes.
+
+It holds no state that matters: caches of what the chain decided, connections, and the keys it was given. What is
+signed again at a nonce is the old bytes read back with better fees, so an attempt never changes what an intent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from txmanager.chains.evm.fees import FeeOracle, bump, capped, number, price_for
+from txmanager.chains.evm.intents import KINDS
+from txmanager.chains.evm.names import LaneId
+from txmanager.chains.evm.network import EvmNetwork, preset
+from txmanager.chains.evm.nodes import Broadcaster, ask_many
+from txmanager.chains.evm.simulation import MIN_GAS, read, simulate
+from txmanager.chains.evm.tracker import Tracker
+from txmanager.chains.evm.transaction import DYNAMIC, Body, Fees, Signed, TransactionSigner, read_raw, sign_any
+from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured
+from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
+from txmanager.rpc.endpoint import Endpoint
+from txmanager.rpc.errors import RpcFailure
+from txmanager.rpc.http import HttpRpc
+from txmanager.rpc.protocol import JsonRpc
+
+
+class EvmChain:
+    traits = Traits(gaps_block=True, overtaking_kills=False, replaces=True)
+
+    def __init__(
+        self,
+        chain_id: int,
+        endpoints: Sequence[Endpoint] = (),
+        signers: Mapping[str, TransactionSigner] | None = None,
+        *,
+        settings: EvmNetwork | None = None,
+        max_values: Mapping[str, int | None] | None = None,
+        rpc: JsonRpc | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`signers` and `max_values` (wei an intent may move) are by lane id. `rpc` replaces the HTTP transport."""
+        self.chain_id = chain_id
+        self.settings = settings or preset(None, chain_id)
+        self.rpc: JsonRpc = rpc if rpc is not None else HttpRpc(endpoints, rng)
+        self._lanes: dict[str, LaneId] = {}
+        self._signers = {lane: self._checked(lane, signer) for lane, signer in (signers or {}).items()}
+        self._max_values = dict(max_values or {})
+        self._fees = FeeOracle(self._ask, self.settings)
+        self._tracker = Tracker(self.rpc, self.settings.finality)
+        self._broadcaster = Broadcaster(self.rpc)
+        self._strikes: dict[str, int] = {}
+        self._same_chain: set[str] = set()
+
+    # what the worker asks
+
+    def serves(self, intent: Intent) -> bool:
+        return intent.kind in KINDS and intent.version <= INTENT_VERSION
+
+    async def nonce(self, lane: str) -> NonceView:
+        await self._check_chain_id()
+        head, count, balance = await self._tracker.head_and_count(self._lane(lane), lane)
+        return NonceView(count, head.number, balance)
+
+    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
+        base_fee, _ = await self._fees.read()
+        read_ones = [read(intent, self._max_values.get(lane), base_fee) for intent in intents]
+        bodies = [(i, r[0], r[1]) for i, r in zip(intents, read_ones, strict=True) if not isinstance(r, Impossible)]
+        simulated = iter(await simulate(self.rpc, self._lane(lane), self.settings, bodies, self._strikes))
+        return [r if isinstance(r, Impossible) else next(simulated) for r in read_ones]
+
+    async def sign(
+        self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
+    ) -> list[Attempt]:
+        base_fee, market = await self._fees.read()
+        jobs = []
+        for nonce, ready in enumerate(prepared, first_nonce):
+            body = ready.body
+            assert isinstance(body, Body)
+            jobs.append((nonce, capped(price_for(market, base_fee, body.type), body.max_fee_limit), body))
+        signed = await self._sign(lane, jobs)
+        return [_attempt(job, one, purpose, now) for job, one in zip(jobs, signed, strict=True)]
+
+    async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
+        newest = [a for a in previous if a.purpose is not Purpose.NOOP][-1]
+        told = read_raw(newest.raw)
+        limit = prepared.intent.payload.get("max_fee_per_gas")
+        cap = self.settings.max_fee if limit is None else min(self.settings.max_fee, int(str(limit), 0))
+        fees = await self._outbid(previous, told.nonce, cap)
+        if fees is None:
+            return None
+        job = (told.nonce, fees if told.body.type >= DYNAMIC else Fees(fees.max_fee, fees.max_fee), told.body)
+        [signed] = await self._sign(lane, [job])
+        return _attempt(job, signed, Purpose.REPLACE, _later(now, previous))
+
+    async def noop(self, lane: str, nonce: int, previous: Sequence[Attempt], now: int) -> Attempt | None:
+        named = self._lane(lane)
+        fees = await self._outbid(previous, nonce, self.settings.max_fee)
+        if fees is None:
+            return None
+        body = Body(bytes.fromhex(named.address[2:]), 0, b"", await self._noop_gas(named))
+        job = (nonce, fees, body)
+        [signed] = await self._sign(lane, [job])
+        return _attempt(job, signed, Purpose.NOOP, _later(now, previous))
+
+    async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
+        return await self._broadcaster.send(lane, attempts)
+
+    async def probe(self, lane: str, attempt: Attempt) -> SendReply:
+        """A plain send validates already, so asking why is sending again; it also brings back what a pool dropped."""
+        replies = await self._broadcaster.send(f"{lane}/probe", [attempt])
+        return replies[0] if replies else SendReply(Verdict.UNAVAILABLE, "no node answered")
+
+    async def look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
+        return await self._tracker.look_up(lane, self._lane(lane), attempts) if attempts else []
+
+    async def prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[Proof | None]:
+        return await self._tracker.prove_dead(lane, self._lane(lane), attempts) if attempts else []
+
+    async def close(self) -> None:
+        await self._broadcaster.close()
+        await self.rpc.close()
+
+    # parts
+
+    async def _outbid(self, previous: Sequence[Attempt], nonce: int, cap: int) -> Fees | None:
+        """The market where the nonce is free, else better than everything of ours that may sit there."""
+        _, market = await self._fees.read()
+        rivals = [read_raw(a.raw).fees for a in previous if a.nonce == nonce]
+        return bump(rivals, market, cap, self.settings.bump_percent) if rivals else capped(market, cap)
+
+    async def _noop_gas(self, lane: LaneId) -> int:
+        """21,000 almost everywhere; more where a chain charges for its data in gas."""
+        try:
+            told = await self._ask("eth_estimateGas", [{"from": lane.address, "to": lane.address, "value": "0x0"}])
+            estimate = number(told, "an estimate")
+        except RpcFailure:
+            return MIN_GAS
+        margin = estimate * self.settings.gas_margin_percent // 100
+        return estimate if estimate == MIN_GAS else max(MIN_GAS, estimate + margin)
+
+    async def _sign(self, lane: str, jobs: Sequence[tuple[int, Fees, Body]]) -> list[Signed]:
+        signer = self._signers.get(lane)
+        if signer is None:
+            raise InvalidInput("lane", f"this process holds no key of {lane}")
+
+        def sign() -> list[Signed]:
+            return [sign_any(self.chain_id, nonce, fees, body, signer) for nonce, fees, body in jobs]
+
+        if all(body.type == DYNAMIC for _, _, body in jobs):
+            return sign()  # a tenth of a millisecond each; the others take ten times that
+        return await asyncio.to_thread(sign)
+
+    async def _check_chain_id(self) -> None:
+        """A node of another chain would refuse every signature, and intents must not pay for a wrong URL."""
+        for node in self.rpc.nodes:
+            if node.name in self._same_chain or not node.ready:
+                continue
+            try:
+                told = number(await node.call("eth_chainId", []), "eth_chainId")
+            except RpcFailure:
+                continue
+            if told != self.chain_id:
+                raise Misconfigured(f"{node.name} serves chain {told}, not {self.chain_id}; correct rpc or chain_id")
+            self._same_chain.add(node.name)
+
+    def _checked(self, lane: str, signer: TransactionSigner) -> TransactionSigner:
+        if signer.public_key != self._lane(lane).address:
+            raise InvalidSettings("signers", f"lane {lane} was given the key of {signer.public_key}")
+        return signer
+
+    def _lane(self, lane: str) -> LaneId:
+        named = self._lanes.get(lane)
+        if named is None:
+            named = LaneId.parse(lane)
+            if named.chain_id != self.chain_id:
+                raise InvalidInput("lane", f"{lane} is not of the chain {self.chain_id}")
+            self._lanes[lane] = named
+        return named
+
+    async def _ask(self, method: str, params: Any) -> Any:
+        [answer] = await ask_many(self.rpc, [(method, params)], "questions")
+        if isinstance(answer, RpcFailure):
+            raise answer
+        return answer
+
+
+def _attempt(job: tuple[int, Fees, Body], signed: Signed, purpose: Purpose, now: int) -> Attempt:
+    nonce, fees, body = job
+    terms = {
+        "type": body.type,
+        "gas": str(body.gas),
+        "max_fee_per_gas": str(fees.max_fee),
+        "max_priority_fee_per_gas": str(fees.tip),
+    }
+    return Attempt(nonce, signed.hash, signed.raw, purpose, now, terms=terms)
+
+
+def _later(now: int, previous: Sequence[Attempt]) -> int:
+    """The newest attempt of a nonce is the dearest one, whatever another worker's clock said."""
+    return max([now, *(a.signed_at + 1 for a in previous)])

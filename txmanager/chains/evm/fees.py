@@ -1,0 +1,111 @@
+"""What to offer: the market as `eth_feeHistory` tells it, between a floor and a cap; and how much a replacement adds.
+
+The arithmetic is pure. A replacement raises both fees by at least the pool's minimum, reaches the market, and stays
+below the cap, or there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from txmanager.chains.evm.network import EvmNetwork
+from txmanager.chains.evm.transaction import DYNAMIC, Fees
+from txmanager.rpc.errors import BadAnswer, RpcError
+
+Ask = Callable[[str, Any], Awaitable[Any]]
+
+
+def raised(value: int, percent: int) -> int:
+    """At least `percent` more, rounded up, and always more."""
+    return max(-(-value * (100 + percent) // 100), value + 1)
+
+
+def bump(previous: Sequence[Fees], market: Fees, cap: int, percent: int) -> Fees | None:
+    """Better than every earlier price of the nonce, by both fees; None when that would pass the cap."""
+    fee = raised(max(p.max_fee for p in previous), percent)
+    tip = raised(max(p.tip for p in previous), percent)
+    if max(fee, tip) > cap:
+        return None
+    fee = min(cap, max(fee, market.max_fee, tip))
+    return Fees(fee, min(fee, max(tip, market.tip)))
+
+
+def market_fees(base_fee: int, tip: int, network: EvmNetwork) -> Fees:
+    """Twice the base fee: room for six full blocks in a row."""
+    fee = min(network.max_fee, 2 * base_fee + max(tip, network.min_tip))
+    return Fees(fee, min(fee, max(tip, network.min_tip)))
+
+
+def capped(fees: Fees, limit: int | None) -> Fees:
+    if limit is None or fees.max_fee <= limit:
+        return fees
+    return Fees(limit, min(fees.tip, limit))
+
+
+def price_for(fees: Fees, base_fee: int, type: int) -> Fees:
+    """A gas price is paid in full, so it leaves less room above the base fee than a fee cap does."""
+    if type >= DYNAMIC:
+        return fees
+    price = min(fees.max_fee, base_fee + base_fee // 4 + fees.tip)
+    return Fees(max(price, 1), max(price, 1))
+
+
+def number(value: Any, what: str) -> int:
+    """A quantity as nodes write it (0x...)."""
+    try:
+        if isinstance(value, str) and value.startswith("0x"):
+            return int(value, 16)
+    except ValueError:
+        pass
+    raise BadAnswer(f"{what} is not a number: {str(value)[:40]!r}")
+
+
+class FeeOracle:
+    """The market now; asked once for all lanes, kept for a moment."""
+
+    def __init__(self, ask: Ask, network: EvmNetwork) -> None:
+        self._ask = ask
+        self._network = network
+        self._known: tuple[float, int, int] | None = None
+        self._lock = asyncio.Lock()
+        self._history = True
+
+    async def read(self) -> tuple[int, Fees]:
+        """(base fee of the next block, market fees)."""
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if self._known is None or now - self._known[0] > self._network.fees_fresh_s:
+                base_fee, tip = await self._ask_node()
+                self._known = (now, base_fee, tip)
+            _, base_fee, tip = self._known
+        return base_fee, market_fees(base_fee, tip, self._network)
+
+    async def _ask_node(self) -> tuple[int, int]:
+        if self._history:
+            try:
+                params = [hex(self._network.history_blocks), "latest", [self._network.percentile]]
+                return read_history(await self._ask("eth_feeHistory", params))
+            except RpcError:
+                self._history = False
+        price = number(await self._ask("eth_gasPrice", []), "eth_gasPrice")
+        try:
+            tip = number(await self._ask("eth_maxPriorityFeePerGas", []), "eth_maxPriorityFeePerGas")
+        except RpcError:
+            tip = 0
+        return max(0, price - tip), tip
+
+
+def read_history(told: Any) -> tuple[int, int]:
+    """(base fee of the next block, the median over the blocks of the tip at the percentile)."""
+    if not isinstance(told, dict) or not isinstance(told.get("baseFeePerGas"), list) or not told["baseFeePerGas"]:
+        raise BadAnswer("eth_feeHistory answered without baseFeePerGas")
+    base_fee = number(told["baseFeePerGas"][-1], "a base fee")
+    ratios = told.get("gasUsedRatio") or []
+    rewards = told.get("reward") or []
+    # Empty blocks report a tip of 0, which is nobody's price.
+    tips = sorted(
+        number(row[0], "a reward") for row, used in zip(rewards, ratios, strict=False) if isinstance(row, list) and used
+    )
+    return base_fee, tips[len(tips) // 2] if tips else 0

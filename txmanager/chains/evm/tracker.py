@@ -1,0 +1,163 @@
+"""Where hashes are, and which nonces are over: receipts and counts of one node, read together.
+
+Included is a receipt; final is a receipt in or below the final block. A receipt that is not there proves nothing: the
+old hash of a replaced transaction looks the same as one that a pool dropped. Death is proven by the count of the final
+block alone, read before the receipts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txmanager.chains.evm.fees import number
+from txmanager.chains.evm.names import LaneId
+from txmanager.chains.evm.network import Finality
+from txmanager.chains.evm.nodes import Call, ask_many, expect
+from txmanager.core.chain import UNSEEN, Proof, Sighting
+from txmanager.core.models import Attempt, Intent, Outcome, failure
+from txmanager.core.states import Status
+from txmanager.rpc.errors import BadAnswer, RpcError
+from txmanager.rpc.protocol import JsonRpc
+
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest block a node has, and the height up to which blocks are final."""
+
+    number: int
+    hash: str
+    final: int
+    """-1 when no block is final yet."""
+
+
+class Tracker:
+    def __init__(self, rpc: JsonRpc, finality: Finality) -> None:
+        self._rpc = rpc
+        self._finality = finality
+        self._seen: OrderedDict[str, tuple[str, int, Sighting]] = OrderedDict()
+        """Hash to the head (hash, final height) it was asked for at, and what was seen; never a final one."""
+
+    async def head_and_count(self, lane: LaneId, group: str) -> tuple[Head, int, int]:
+        """(head, transaction count of the newest block, balance)."""
+        calls = [*self._head_calls(), _count(lane, "latest"), ("eth_getBalance", [lane.address, "latest"])]
+        answers = await ask_many(self._rpc, calls, group)
+        return self._head(answers), number(expect(answers[2]), "a count"), number(expect(answers[3]), "a balance")
+
+    async def look_up(self, lane_id: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
+        group = f"{lane_id}/track"
+        answers = await ask_many(self._rpc, [*self._head_calls(), _count(lane, "latest")], group)
+        head, count = self._head(answers), number(expect(answers[2]), "a count")
+        sightings: list[Sighting] = [UNSEEN] * len(attempts)
+        asked: list[int] = []
+        for position, (_, attempt) in enumerate(attempts):
+            before = self._seen.get(attempt.hash)
+            if attempt.nonce >= count:
+                self._seen.pop(attempt.hash, None)
+            elif before is not None and before[:2] == (head.hash, head.final):
+                sightings[position] = before[2]
+            else:
+                asked.append(position)
+        if asked:
+            calls: list[Call] = [_receipt(attempts[position][1]) for position in asked]
+            for position, answer in zip(asked, await ask_many(self._rpc, calls, group), strict=True):
+                attempt = attempts[position][1]
+                sightings[position] = self._judge(attempt, expect(answer), head)
+        return sightings
+
+    async def prove_dead(self, lane_id: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Proof | None]:
+        """Dead is what has no receipt although its nonce is used in a final block. A rival of ours with a receipt is
+        named; without one, `final_nonce` says that somebody used the nonce, and the caller knows whether it was us."""
+        group = f"{lane_id}/track"
+        head = self._head(await ask_many(self._rpc, self._head_calls(), group))
+        if head.final < 0:
+            return [None] * len(attempts)
+        try:
+            count = number(await self._final_count(lane, head, group), "a count")
+        except RpcError:
+            return [None] * len(attempts)  # the node has forgotten that state: no proof, no harm
+        receipts = await ask_many(self._rpc, [_receipt(attempt) for attempt in attempts], group) if attempts else []
+        landed = {a.nonce: a for a, receipt in zip(attempts, receipts, strict=True) if expect(receipt) is not None}
+        proofs: list[Proof | None] = []
+        for attempt, receipt in zip(attempts, receipts, strict=True):
+            if attempt.nonce >= count or receipt is not None:
+                proofs.append(None)
+                continue
+            evidence: dict[str, Any] = {"nonce": str(attempt.nonce), "final_height": str(head.final)}
+            rival = landed.get(attempt.nonce)
+            if rival is not None:
+                evidence["landed"] = rival.hash
+            else:
+                evidence["final_nonce"] = str(attempt.nonce)
+            proofs.append(Proof("overtaken", evidence))
+        return proofs
+
+    async def _final_count(self, lane: LaneId, head: Head, group: str) -> Any:
+        [answer] = await ask_many(self._rpc, [_count(lane, hex(head.final))], group)
+        return expect(answer)
+
+    def _head_calls(self) -> list[Call]:
+        tag = "latest" if isinstance(self._finality, int) else self._finality
+        return [("eth_getBlockByNumber", ["latest", False]), ("eth_getBlockByNumber", [tag, False])]
+
+    def _head(self, answers: Sequence[Any]) -> Head:
+        newest = expect(answers[0])
+        if not isinstance(newest, dict) or not isinstance(newest.get("hash"), str):
+            raise BadAnswer("the newest block is not a block")
+        height = number(newest.get("number"), "a block's number")
+        if isinstance(self._finality, int):
+            return Head(height, newest["hash"], height - self._finality + 1)
+        try:
+            final = expect(answers[1])
+        except RpcError:
+            final = None  # right after a chain's start nothing is final, and some nodes call that an error
+        return Head(height, newest["hash"], number(final["number"], "a height") if isinstance(final, dict) else -1)
+
+    def _judge(self, attempt: Attempt, receipt: Any, head: Head) -> Sighting:
+        if receipt is None:
+            sighting = UNSEEN
+        else:
+            if not isinstance(receipt, dict) or str(receipt.get("transactionHash", "")).lower() != attempt.hash:
+                raise BadAnswer(f"the receipt of {attempt.hash} is of something else")
+            height = number(receipt.get("blockNumber"), "a receipt's block")
+            if height <= head.final:
+                self._seen.pop(attempt.hash, None)
+                return Sighting("final", judge(attempt, receipt), height)
+            sighting = Sighting("included", height=height)
+        self._seen[attempt.hash] = (head.hash, head.final, sighting)
+        while len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return sighting
+
+
+def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
+    """The end of an intent, from its receipt alone, so that every observer builds the same."""
+    used = number(receipt.get("gasUsed"), "gasUsed")
+    price = number(receipt.get("effectiveGasPrice", "0x0"), "effectiveGasPrice")
+    block = number(receipt.get("blockNumber"), "blockNumber")
+    told = {
+        "block_number": str(block),
+        "block_hash": str(receipt.get("blockHash", "")).lower(),
+        "gas_used": str(used),
+        "effective_gas_price": str(price),
+    }
+    if number(receipt.get("status", "0x1"), "status") == 1:
+        if isinstance(receipt.get("contractAddress"), str):
+            told["contract_address"] = receipt["contractAddress"].lower()
+        return Outcome(Status.DONE, attempt.hash, attempt.nonce, told)
+    gas = number(hex(int(attempt.terms.get("gas", "0"))), "gas")
+    message = "the transaction was included and reverted" + (" (it used all of its gas)" if gas == used else "")
+    error = failure("reverted", message, new_key_helps=True, spent=str(used * price), tx_hash=attempt.hash)
+    return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error)
+
+
+def _count(lane: LaneId, block: str) -> Call:
+    return "eth_getTransactionCount", [lane.address, block]
+
+
+def _receipt(attempt: Attempt) -> Call:
+    return "eth_getTransactionReceipt", [attempt.hash]
