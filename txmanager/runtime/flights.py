@@ -62,6 +62,12 @@ class Flight:
         """Every effect is proven dead: it waits to be signed again, or to end."""
         return all(a.dead or a.name in self.proofs for a in self.record.effects)
 
+    def still(self, order: Order | None) -> bool:
+        """Whether an order fits the record as it is now: it may have been decided before the last write."""
+        if isinstance(order, Resign):
+            return all(a.dead or a.name in order.deaths for a in self.record.effects)
+        return order is not None and not any(a.purpose is Purpose.NOOP for a in self.open)
+
     @property
     def held(self) -> bool:
         return self.record.status is Status.HELD
@@ -110,7 +116,11 @@ class Flights:
     @property
     def waiting(self) -> bool:
         """A dead intent is to be signed again, so nothing new is sent before it."""
-        return any(f.dead and not f.held for f in self)
+        return self.first_waiting is not None
+
+    @property
+    def first_waiting(self) -> Flight | None:
+        return next((f for f in self if f.dead and not f.held), None)
 
     def clear_for(self, flight: Flight) -> bool:
         """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""

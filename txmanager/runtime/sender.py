@@ -70,7 +70,9 @@ class Sender:
         # While one goes alone, nothing else may follow, but for the no-op that kills it.
         orders = [f for f in lane.flights if f.order is not None and (self._solo is None or self._solo is f)]
         if orders:
-            return await self._carry_out(orders[0])
+            # Signed again in stream order: an earlier one that waits goes first, as soon as it is decided.
+            behind = isinstance(orders[0].order, Resign) and lane.flights.first_waiting is not orders[0]
+            return False if behind and not orders[0].held else await self._carry_out(orders[0])
         if self._solo is not None:
             return False
         room = lane.flights.room()
@@ -257,7 +259,7 @@ class Sender:
         """Sign again, or sign a no-op: alone on the lane, written ahead, then nothing newer until it is seen."""
         lane, order, record = self._lane, flight.order, flight.record
         flight.order = None
-        if not lane.flights.clear_for(flight) or not lane.signs_again:
+        if not lane.flights.clear_for(flight) or not lane.signs_again or not flight.still(order):
             return False
         now = lane.context.clock()
         if isinstance(order, Resign):
