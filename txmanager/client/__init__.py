@@ -1,0 +1,44 @@
+"""A typed client of the HTTP API, blocking and async, whose retries are safe by construction.
+
+with Client("http://127.0.0.1:8080", token=token) as client:
+    record = client.create_account("alice.relayer.near", public_key, wait_s=30)
+"""
+
+from txmanager.client.aio import AsyncClient
+from txmanager.client.blocking import Client
+from txmanager.client.errors import (
+    BadAnswer,
+    ClientError,
+    InvalidRequest,
+    KeyReused,
+    NotFound,
+    NotPermitted,
+    NotPossible,
+    Overloaded,
+    Refused,
+    StillWaiting,
+    Unreachable,
+)
+from txmanager.client.models import Attempt, Event, Lane, Record
+from txmanager.client.webhooks import verify_webhook
+
+__all__ = [
+    "AsyncClient",
+    "Attempt",
+    "BadAnswer",
+    "Client",
+    "ClientError",
+    "Event",
+    "InvalidRequest",
+    "KeyReused",
+    "Lane",
+    "NotFound",
+    "NotPermitted",
+    "NotPossible",
+    "Overloaded",
+    "Record",
+    "Refused",
+    "StillWaiting",
+    "Unreachable",
+    "verify_webhook",
+]

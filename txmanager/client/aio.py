@@ -1,0 +1,186 @@
+"""`AsyncClient`: the same calls carried out on asyncio connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from txmanager.client.calls import Call, Calls, Effect, Open, Pause, Read, Send, Stream
+from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
+from txmanager.client.models import Event
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_KEPT = 64
+
+
+def carried_out(make: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+    @wraps(make)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(make(self._calls, *args, **kwargs))
+
+    return method
+
+
+def followed(
+    make: Callable[Concatenate[Calls, P], Stream],
+) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[Event]]:
+    @wraps(make)
+    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Event]:
+        return self._follow(make(self._calls, *args, **kwargs))
+
+    return method
+
+
+class AsyncClient:
+    """`async with AsyncClient("http://127.0.0.1:8080", token=...) as client: await client.create_account(...)`"""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        pool: str | None = None,
+        retry_for_s: float = 30.0,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._address = Address(url, token)
+        self._calls = Calls(pool=pool, retry_for_s=retry_for_s, timeout_s=timeout_s)
+        self._idle: list[Connection] = []
+
+    submit = carried_out(Calls.submit)
+    create_account = carried_out(Calls.create_account)
+    relay = carried_out(Calls.relay)
+    get = carried_out(Calls.get)
+    wait = carried_out(Calls.wait)
+    cancel = carried_out(Calls.cancel)
+    resolve = carried_out(Calls.resolve)
+    lanes = carried_out(Calls.lanes)
+    lane = carried_out(Calls.lane)
+    steer = carried_out(Calls.steer)
+    follow = followed(Calls.follow)
+    follow_pool = followed(Calls.follow_pool)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for _, writer in self._idle:
+            writer.transport.abort()
+        self._idle.clear()
+
+    # -- effects
+
+    async def _run(self, call: Call[T]) -> T:
+        try:
+            effect: Effect = next(call)
+            while True:
+                if isinstance(effect, Send):
+                    try:
+                        reply = await self._send(effect.request)
+                    except TransportFailed as failed:
+                        effect = call.throw(failed)
+                    else:
+                        effect = call.send(reply)
+                else:
+                    await asyncio.sleep(effect.seconds)
+                    effect = next(call)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        finally:
+            call.close()
+
+    async def _send(self, request: Request) -> Reply:
+        reader = ReplyReader()
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                connection = await self._connect()
+                connection[1].write(self._address.encode(request))
+                while not reader.complete:
+                    reader.feed(await connection[0].read(65_536))
+        except (OSError, TimeoutError) as error:
+            self._drop(connection)
+            raise TransportFailed(f"{self._address!r}: {error or 'timed out'}") from None
+        except BaseException:
+            self._drop(connection)
+            raise
+        if reader.reusable and len(self._idle) < _KEPT:
+            self._idle.append(connection)
+        else:
+            self._drop(connection)
+        return reader.reply()
+
+    async def _connect(self, *, fresh: bool = False) -> Connection:
+        while self._idle and not fresh:
+            connection = self._idle.pop()
+            if not connection[0].at_eof() and not connection[1].is_closing():
+                return connection
+            self._drop(connection)
+        address = self._address
+        return await asyncio.open_connection(
+            address.host, address.port, ssl=address.tls, server_hostname=address.host if address.tls else None
+        )
+
+    @staticmethod
+    def _drop(connection: Connection | None) -> None:
+        if connection is not None:
+            connection[1].transport.abort()
+
+    async def _follow(self, stream: Stream) -> AsyncIterator[Event]:
+        connection: Connection | None = None
+        reader = ReplyReader()
+        answer: Any = None
+        try:
+            while True:
+                try:
+                    effect = stream.send(answer) if not isinstance(answer, TransportFailed) else stream.throw(answer)
+                except StopIteration:
+                    return
+                answer = None
+                try:
+                    match effect:
+                        case Open(request):
+                            self._drop(connection)
+                            reader = ReplyReader()
+                            async with asyncio.timeout(request.timeout_s):
+                                connection = await self._connect(fresh=True)
+                                connection[1].write(self._address.encode(request))
+                                while not reader.started or (reader.status != 200 and not reader.complete):
+                                    reader.feed(await connection[0].read(65_536), bounded=False)
+                            answer = Reply(
+                                reader.status, reader.headers, b"" if reader.status == 200 else reader.take()
+                            )
+                        case Read(timeout_s):
+                            assert connection is not None
+                            async with asyncio.timeout(timeout_s):
+                                answer = await self._more(connection, reader)
+                        case Pause(seconds):
+                            await asyncio.sleep(seconds)
+                        case Event():
+                            yield effect
+                except TransportFailed as failed:
+                    answer = failed
+                except (OSError, TimeoutError) as error:
+                    answer = TransportFailed(f"{self._address!r}: {error or 'timed out'}")
+        finally:
+            stream.close()
+            self._drop(connection)
+
+    @staticmethod
+    async def _more(connection: Connection, reader: ReplyReader) -> bytes:
+        while not (data := reader.take()):
+            if reader.complete:
+                return b""
+            reader.feed(await connection[0].read(65_536), bounded=False)
+        return data

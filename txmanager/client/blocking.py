@@ -1,0 +1,189 @@
+"""`Client`: calls carried out on sockets of this thread. Safe to share between threads."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from txmanager.client.calls import Call, Calls, Effect, Open, Pause, Read, Send, Stream
+from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
+from txmanager.client.models import Event
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_KEPT = 16
+
+
+def carried_out(make: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    @wraps(make)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(make(self._calls, *args, **kwargs))
+
+    return method
+
+
+def followed(make: Callable[Concatenate[Calls, P], Stream]) -> Callable[Concatenate[Client, P], Iterator[Event]]:
+    @wraps(make)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Event]:
+        return self._follow(make(self._calls, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """`with Client("http://127.0.0.1:8080", token=...) as client: client.create_account(...)`"""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        pool: str | None = None,
+        retry_for_s: float = 30.0,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._address = Address(url, token)
+        self._calls = Calls(pool=pool, retry_for_s=retry_for_s, timeout_s=timeout_s)
+        self._idle: list[socket.socket] = []
+        self._lock = threading.Lock()
+
+    submit = carried_out(Calls.submit)
+    create_account = carried_out(Calls.create_account)
+    relay = carried_out(Calls.relay)
+    get = carried_out(Calls.get)
+    wait = carried_out(Calls.wait)
+    cancel = carried_out(Calls.cancel)
+    resolve = carried_out(Calls.resolve)
+    lanes = carried_out(Calls.lanes)
+    lane = carried_out(Calls.lane)
+    steer = carried_out(Calls.steer)
+    follow = followed(Calls.follow)
+    follow_pool = followed(Calls.follow_pool)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    # -- effects
+
+    def _run(self, call: Call[T]) -> T:
+        try:
+            effect: Effect = next(call)
+            while True:
+                if isinstance(effect, Send):
+                    try:
+                        reply = self._send(effect.request)
+                    except TransportFailed as failed:
+                        effect = call.throw(failed)
+                    else:
+                        effect = call.send(reply)
+                else:
+                    time.sleep(effect.seconds)
+                    effect = next(call)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+
+    def _send(self, request: Request) -> Reply:
+        connection = self._connect(request.timeout_s)
+        reader = ReplyReader()
+        try:
+            connection.settimeout(request.timeout_s)
+            connection.sendall(self._address.encode(request))
+            while not reader.complete:
+                reader.feed(connection.recv(65_536))
+        except OSError as error:
+            connection.close()
+            raise TransportFailed(f"{self._address!r}: {error or 'timed out'}") from None
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection, reader.reusable)
+        return reader.reply()
+
+    def _connect(self, timeout_s: float, *, fresh: bool = False) -> socket.socket:
+        with self._lock:
+            if self._idle and not fresh:
+                return self._idle.pop()
+        address = self._address
+        try:
+            plain = socket.create_connection((address.host, address.port), timeout=timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return address.tls.wrap_socket(plain, server_hostname=address.host) if address.tls else plain
+        except OSError as error:
+            raise TransportFailed(f"{address!r}: {error}") from None
+
+    def _keep(self, connection: socket.socket, reusable: bool) -> None:
+        with self._lock:
+            if reusable and len(self._idle) < _KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _follow(self, stream: Stream) -> Iterator[Event]:
+        connection: socket.socket | None = None
+        reader = ReplyReader()
+        answer: Any = None
+        try:
+            while True:
+                try:
+                    effect = stream.send(answer) if not isinstance(answer, TransportFailed) else stream.throw(answer)
+                except StopIteration:
+                    return
+                answer = None
+                try:
+                    match effect:
+                        case Open(request):
+                            if connection is not None:
+                                connection.close()
+                            connection, reader = self._connect(request.timeout_s, fresh=True), ReplyReader()
+                            answer = self._begin(connection, reader, request)
+                        case Read(timeout_s):
+                            assert connection is not None
+                            answer = self._more(connection, reader, timeout_s)
+                        case Pause(seconds):
+                            time.sleep(seconds)
+                        case Event():
+                            yield effect
+                except TransportFailed as failed:
+                    answer = failed
+        finally:
+            stream.close()
+            if connection is not None:
+                connection.close()
+
+    def _begin(self, connection: socket.socket, reader: ReplyReader, request: Request) -> Reply:
+        try:
+            connection.sendall(self._address.encode(request))
+            while not reader.started or (reader.status != 200 and not reader.complete):
+                reader.feed(connection.recv(65_536), bounded=False)
+        except OSError as error:
+            raise TransportFailed(f"{self._address!r}: {error or 'timed out'}") from None
+        return Reply(reader.status, reader.headers, b"" if reader.status == 200 else reader.take())
+
+    def _more(self, connection: socket.socket, reader: ReplyReader, timeout_s: float) -> bytes:
+        try:
+            connection.settimeout(timeout_s)
+            while True:
+                if data := reader.take():
+                    return data
+                if reader.complete:
+                    return b""
+                reader.feed(connection.recv(65_536), bounded=False)
+        except OSError as error:
+            raise TransportFailed(f"{self._address!r}: {error or 'timed out'}") from None

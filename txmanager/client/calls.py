@@ -1,0 +1,307 @@
+"""Every call of the API, once, without I/O: a generator that says what to send and when to pause.
+
+Retries are safe by construction: a submit carries one idempotency key, chosen before the first try and never changed,
+and every other call may be repeated anyway. `Client` and `AsyncClient` only carry the effects out.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from txmanager.client import models
+from txmanager.client.errors import BadAnswer, StillWaiting, Unreachable, refusal
+from txmanager.client.http import Reply, Request, TransportFailed
+from txmanager.client.models import Event, Lane, Record
+
+T = TypeVar("T")
+_AGAIN = (408, 429, 502, 503, 504)
+_LONGEST_WAIT_S = 30.0
+_DERIVED = ("near.create_account", "near.recovery", "near.delegate")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Carry out the request; answer a `Reply`, or throw `TransportFailed`."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Begin a stream; answer its `Reply`, whose body is empty while the status is 200."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Answer the stream's next bytes, b"" at its end."""
+
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+
+
+Effect = Send | Pause
+StreamEffect = Open | Read | Pause | Event
+Call = Generator[Effect, Any, T]
+Stream = Generator[StreamEffect, Any, None]
+
+
+class Calls:
+    """`retry_for_s` bounds how long a call is repeated; `timeout_s` how long one try may take beyond its wait."""
+
+    def __init__(self, *, pool: str | None = None, retry_for_s: float = 30.0, timeout_s: float = 10.0) -> None:
+        self._pool = pool
+        self._retry_for_s = retry_for_s
+        self._timeout_s = timeout_s
+        self._rng = random.Random()
+
+    # -- submitting
+
+    def submit(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        pool: str | None = None,
+        wait_s: float = 0.0,
+        partition_key: str | None = None,
+        max_age_s: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Call[Record]:
+        """Submit an intent; the record says where it stands. Without a key, and where the payload implies none, this
+        call makes one up: pass your own to make a retry after a restart of *your* process safe, too."""
+        if key is None and kind not in _DERIVED:
+            key = str(uuid.uuid4())
+        told: dict[str, Any] = {"kind": kind, "payload": payload}
+        more = {"pool": pool or self._pool, "partition_key": partition_key, "max_age_s": max_age_s}
+        told |= {name: value for name, value in more.items() if value is not None}
+        if metadata:
+            told["metadata"] = metadata
+        reply = yield from self._exchange(
+            "POST",
+            "/v1/intents",
+            query={"wait": wait_s} if wait_s else {},
+            headers={"Idempotency-Key": key} if key is not None else {},
+            body=told,
+            wait_s=wait_s,
+        )
+        return models.record(_json(reply), reply.headers.get("idempotency-replayed") == "true")
+
+    def create_account(
+        self,
+        new_account_id: str,
+        public_key: str,
+        *,
+        initial_balance: int | None = None,
+        root_contract: str | None = None,
+        key: str | None = None,
+        pool: str | None = None,
+        wait_s: float = 0.0,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Call[Record]:
+        """Create a NEAR account. Without a key, name and public key are the key: a retry never creates two."""
+        payload: dict[str, Any] = {"new_account_id": new_account_id, "public_key": public_key}
+        if initial_balance is not None:
+            payload["initial_balance"] = str(initial_balance)
+        if root_contract is not None:
+            payload["root_contract"] = root_contract
+        return self.submit("near.create_account", payload, key=key, pool=pool, wait_s=wait_s, metadata=metadata)
+
+    def relay(
+        self,
+        signed_delegate: str | Mapping[str, Any],
+        *,
+        key: str | None = None,
+        pool: str | None = None,
+        wait_s: float = 0.0,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Call[Record]:
+        """Relay a user's signed delegate action, once, whoever asks and under whatever key."""
+        payload = {"signed_delegate": signed_delegate}
+        return self.submit("near.delegate", payload, key=key, pool=pool, wait_s=wait_s, metadata=metadata)
+
+    # -- reading
+
+    def get(self, key: str, *, pool: str | None = None, wait_s: float = 0.0) -> Call[Record]:
+        query = self._in_pool(pool) | ({"wait": wait_s} if wait_s else {})
+        reply = yield from self._exchange("GET", f"/v1/intents/{quote(key, safe='')}", query=query, wait_s=wait_s)
+        return models.record(_json(reply))
+
+    def wait(self, key: str, *, pool: str | None = None, timeout_s: float = 60.0) -> Call[Record]:
+        """The final record; `StillWaiting` when the time is over first."""
+        until = monotonic() + timeout_s
+        while True:
+            left = until - monotonic()
+            record = yield from self.get(key, pool=pool, wait_s=round(min(max(left, 0.0), _LONGEST_WAIT_S), 3))
+            if record.final:
+                return record
+            if until - monotonic() <= 0:
+                raise StillWaiting(record)
+
+    def cancel(self, key: str, *, pool: str | None = None) -> Call[Record]:
+        path = f"/v1/intents/{quote(key, safe='')}/cancel"
+        reply = yield from self._exchange("POST", path, query=self._in_pool(pool))
+        return models.record(_json(reply))
+
+    def resolve(self, key: str, verb: str, *, pool: str | None = None) -> Call[Record]:
+        """An operator's word on a held intent: track, kill, resign or fail."""
+        path = f"/v1/intents/{quote(key, safe='')}/resolve"
+        reply = yield from self._exchange("POST", path, query=self._in_pool(pool), body={"verb": verb})
+        return models.record(_json(reply))
+
+    # -- lanes
+
+    def lanes(self, *, pool: str | None = None) -> Call[list[Lane]]:
+        reply = yield from self._exchange("GET", "/v1/lanes", query=self._in_pool(pool))
+        return [models.lane(told) for told in _json(reply)["lanes"]]
+
+    def lane(self, lane: str) -> Call[Lane]:
+        reply = yield from self._exchange("GET", f"/v1/lanes/{quote(lane, safe='')}")
+        return models.lane(_json(reply))
+
+    def steer(self, lane: str, verb: str) -> Call[Lane]:
+        """pause, resume, drain, close or rebaseline."""
+        reply = yield from self._exchange("POST", f"/v1/lanes/{quote(lane, safe='')}/{verb}")
+        return models.lane(_json(reply))
+
+    # -- following
+
+    def follow(self, key: str, *, pool: str | None = None, last_id: str | None = None) -> Stream:
+        """The intent's transitions up to the final one, through lost connections."""
+        query = self._in_pool(pool)
+        path = f"/v1/intents/{quote(key, safe='')}/events" + (f"?{urlencode(query)}" if query else "")
+        return self._follow(path, last_id, ends=True)
+
+    def follow_pool(self, pool: str, *, last_id: str | None = None) -> Stream:
+        """Every transition in a pool from now on, for ever."""
+        return self._follow(f"/v1/pools/{quote(pool, safe='')}/events", last_id, ends=False)
+
+    def _follow(self, path: str, last_id: str | None, *, ends: bool) -> Stream:
+        seen: list[str] = []
+        failing_since: float | None = None
+        tries = 0
+        while True:
+            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+            try:
+                reply: Reply = yield Open(Request("GET", path, headers, timeout_s=self._timeout_s))
+                if reply.status == 204:
+                    return
+                if reply.status != 200:
+                    if reply.status not in _AGAIN:
+                        raise refusal(reply.status, _problem(reply))
+                    raise TransportFailed(f"answered {reply.status}")
+                failing_since, tries, buffer = None, 0, b""
+                while chunk := (yield Read(60.0)):
+                    *blocks, buffer = (buffer + chunk).split(b"\n\n")
+                    for block in blocks:
+                        id, told = _sse(block)
+                        last_id = id or last_id
+                        if told is None or told["id"] in seen:
+                            continue
+                        seen = [*seen[-63:], told["id"]]
+                        event = models.event(told)
+                        yield event
+                        if ends and event.status.final:
+                            return
+            except TransportFailed as failed:
+                failing_since = monotonic() if failing_since is None else failing_since
+                if monotonic() - failing_since > self._retry_for_s:
+                    raise Unreachable(f"the stream could not be taken up again: {failed}") from None
+            tries += 1
+            yield Pause(self._backoff(tries))
+
+    # -- one exchange, repeated
+
+    def _in_pool(self, pool: str | None) -> dict[str, Any]:
+        named = pool or self._pool
+        return {"pool": named} if named is not None else {}
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        wait_s: float = 0.0,
+    ) -> Call[Reply]:
+        if query:
+            path += "?" + urlencode(query)
+        all_headers = {"Accept": "application/json", **(headers or {})}
+        data = b""
+        if body is not None:
+            all_headers["Content-Type"] = "application/json"
+            data = orjson.dumps(body)
+        request = Request(method, path, all_headers, data, self._timeout_s + wait_s)
+        until = monotonic() + self._retry_for_s
+        tries = 0
+        while True:
+            tries += 1
+            pause_s = self._backoff(tries)
+            try:
+                reply: Reply = yield Send(request)
+            except TransportFailed as failed:
+                if monotonic() + pause_s > until:
+                    raise Unreachable(
+                        f"no answer after {tries} tries: {failed}; the same call may be made again"
+                    ) from None
+            else:
+                if reply.status < 400:
+                    return reply
+                told = reply.headers.get("retry-after", "")
+                pause_s = max(pause_s, float(told)) if told.isdigit() else pause_s
+                if reply.status not in _AGAIN or monotonic() + pause_s > until:
+                    raise refusal(reply.status, _problem(reply))
+            yield Pause(pause_s)
+
+    def _backoff(self, tries: int) -> float:
+        return min(5.0, 0.05 * 2.0 ** min(tries - 1, 10)) * self._rng.uniform(0.5, 1.0)
+
+
+def _json(reply: Reply) -> Any:
+    try:
+        return orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        raise BadAnswer(f"what came back with status {reply.status} is not JSON") from None
+
+
+def _problem(reply: Reply) -> Mapping[str, Any]:
+    try:
+        told = orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _sse(block: bytes) -> tuple[str | None, Any]:
+    """The id and the data of one block, each None where it has none."""
+    id: str | None = None
+    data: list[str] = []
+    for line in block.decode("utf-8", "replace").split("\n"):
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            id = value
+        elif name == "data":
+            data.append(value)
+    if not data:
+        return id, None
+    try:
+        return id, orjson.loads("\n".join(data))
+    except orjson.JSONDecodeError:
+        raise BadAnswer("an event is not JSON") from None

@@ -1,0 +1,114 @@
+"""What the API answers, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from txmanager.client.errors import BadAnswer
+from txmanager.core.states import LaneState, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    nonce: int
+    tx_hash: str
+    purpose: str
+    signed_at: datetime
+    dead: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything there is to know of an intent."""
+
+    idempotency_key: str
+    kind: str
+    pool: str
+    lane: str
+    status: Status
+    tx_hash: str | None
+    nonce: int | None
+    attempts: tuple[Attempt, ...]
+    outcome: Mapping[str, Any] | None
+    error: Mapping[str, Any] | None
+    created_at: datetime
+    updated_at: datetime
+    metadata: Mapping[str, Any]
+    replayed: bool = field(default=False, compare=False)
+    """Whether the submit that answered this met a known key."""
+
+    @property
+    def final(self) -> bool:
+        return self.status.final
+
+    @property
+    def done(self) -> bool:
+        return self.status is Status.DONE
+
+    @property
+    def result(self) -> Any:
+        """What the chain said of a final intent."""
+        return None if self.outcome is None else self.outcome["result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One transition of an intent. Its id is the same when it arrives twice."""
+
+    id: str
+    idempotency_key: str
+    lane: str
+    pool: str
+    status: Status
+    at: datetime
+    tx_hash: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    lane: str
+    pool: str
+    state: LaneState
+    reason: str
+    evidence: Mapping[str, Any]
+    owner: str
+    epoch: int
+    lease_ms: int
+    cursor: int | None
+    landed: int | None
+    depth: int
+    unfinished: int
+    oldest_ms: int
+
+
+def record(told: Any, replayed: bool = False) -> Record:
+    try:
+        attempts = tuple(
+            Attempt(**{**a, "signed_at": datetime.fromisoformat(a["signed_at"])}) for a in told["attempts"]
+        )
+        return Record(**{**_dated(told, "created_at", "updated_at"), "attempts": attempts, "replayed": replayed})
+    except (TypeError, KeyError, ValueError) as error:
+        raise BadAnswer(f"what came back is no record: {error}") from None
+
+
+def event(told: Any) -> Event:
+    try:
+        return Event(**_dated(told, "at"))
+    except (TypeError, KeyError, ValueError) as error:
+        raise BadAnswer(f"what came back is no event: {error}") from None
+
+
+def lane(told: Any) -> Lane:
+    try:
+        return Lane(**{**told, "state": LaneState(told["state"])})
+    except (TypeError, KeyError, ValueError) as error:
+        raise BadAnswer(f"what came back is no lane: {error}") from None
+
+
+def _dated(told: Any, *names: str) -> dict[str, Any]:
+    dates = {name: datetime.fromisoformat(told[name]) for name in names}
+    return {**told, "status": Status(told["status"]), **dates}
