@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.devnet.world import ALICE, BOB, World
-from txmanager.devnet import InvalidTx, key_pair
-from txmanager.devnet.model import AddKey, Transfer, TransferToGasKey
+from txmanager.devnet import InvalidTx, key_pair, pool
+from txmanager.devnet.model import AddKey, DeleteKey, Transfer, TransferToGasKey
 
 
 def test_gaps_are_allowed_and_the_key_takes_the_highest_nonce():
@@ -60,6 +60,16 @@ def test_a_new_key_starts_below_its_block_whatever_add_key_says():
     assert key.nonce == (record.outcomes[1].height - 1) * 1_000_000
 
 
+def test_a_full_pool_drops_without_a_word(monkeypatch):
+    world = World()
+    monkeypatch.setattr(pool, "MAX_BYTES", 600)
+    txs = [world.tx(ALICE, BOB, Transfer(1)) for _ in range(3)]  # of 256 bytes each
+    for tx in txs:
+        world.network.submit(tx)
+    world.network.advance(5)
+    assert [world.landed(tx) for tx in txs] == [True, True, False]
+
+
 def test_the_same_transaction_sent_often_lands_once():
     world = World()
     tx = world.tx(ALICE, BOB, Transfer(5))
@@ -69,6 +79,22 @@ def test_the_same_transaction_sent_often_lands_once():
         world.network.advance(2)
     assert world.balance(BOB) == before + 5
     world.network.send(tx)  # a validating send of what has landed is no error either
+
+
+def test_a_key_made_anew_in_the_same_block_does_not_let_its_last_transaction_land_again():
+    """The new key starts below the nonce its namesake has just used: only the hash tells them apart."""
+    world = World(producers=1)
+    key, other = world.key(ALICE, 0), world.key(ALICE, 1)
+    height = world.network.head().height + 1
+    tx = world.tx(ALICE, BOB, Transfer(5), public_key=key, nonce=(height - 1) * 1_000_000 + 7)
+    world.network.submit(tx)
+    world.network.submit(world.tx(ALICE, ALICE, DeleteKey(key), AddKey(key), public_key=other))
+    world.network.advance(1)
+    assert world.nonce(ALICE, key) == (height - 1) * 1_000_000
+    before = world.balance(BOB)
+    world.network.submit(tx)
+    world.network.advance(5)
+    assert world.balance(BOB) == before + 5  # once, from the first time
 
 
 def test_one_key_puts_many_transactions_into_one_block_in_nonce_order():

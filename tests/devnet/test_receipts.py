@@ -130,6 +130,14 @@ def test_the_root_contract_answers_false_on_a_duplicate_and_the_deposit_comes_ba
     assert world.balance("x.near") == NEAR
 
 
+def test_creating_an_account_with_too_little_gas_creates_nothing_and_returns_the_deposit(world):
+    before = world.balance(ALICE)
+    record = world.do(ALICE, "near", call("create_account", create("x.near"), 15 * TGAS, NEAR))
+    assert failures(record) == [{"FunctionCallError": {"ExecutionError": "Exceeded the prepaid gas."}}]
+    assert world.account("x.near") is None
+    assert before - world.balance(ALICE) < NEAR // 100
+
+
 def test_create_account_advanced_gives_limited_keys_and_code(world):
     limited = {"public_key": NEW_KEY, "allowance": "5", "receiver_id": "counter.near", "method_names": "a, b"}
     options = {"limited_access_keys": [limited], "contract_bytes": list(CODE["counter"])}
@@ -241,6 +249,16 @@ def test_a_gas_key_pays_for_gas_and_the_account_for_deposits(world):
     assert "InsufficientGasKeyBalance" in failures(short)[0]
 
 
+def test_a_deleted_gas_keys_balance_is_burnt_unless_it_is_large(world):
+    world.do(ALICE, ALICE, AddKey(NEW_KEY, None, num_nonces=2), TransferToGasKey(NEW_KEY, 2 * NEAR))
+    [kind] = failures(world.do(ALICE, ALICE, DeleteKey(NEW_KEY)))
+    assert kind["GasKeyBalanceTooHigh"]["balance"] == str(2 * NEAR)
+    world.do(ALICE, ALICE, WithdrawFromGasKey(NEW_KEY, NEAR))
+    record = world.do(ALICE, ALICE, DeleteKey(NEW_KEY))
+    assert sum(o.tokens_burnt for o in record.outcomes) > NEAR
+    assert world.network.gas_key_nonces(ALICE, NEW_KEY)[0] is None
+
+
 # the token
 
 
@@ -324,6 +342,17 @@ def test_delegates_are_checked_in_the_protocols_order(world):
         assert (kind if isinstance(kind, str) else next(iter(kind))) == expected
         broken[field] = repaired
     assert not failures(world.do(ALICE, BOB, delegate(world, **broken)))
+
+
+def test_a_delegate_lives_up_to_its_last_block_and_is_spent_by_its_nonce(world):
+    last = world.network.head().height + 2  # included in the next block, run in the one after
+    signed = delegate(world, max_block_height=last)
+    assert not failures(world.do(ALICE, BOB, signed))
+    [kind] = failures(world.do(ALICE, BOB, delegate(world, max_block_height=world.network.head().height + 1)))
+    assert kind == "DelegateActionExpired"
+    told = {"delegate_nonce": signed.nonce, "ak_nonce": signed.nonce}
+    replayed = delegate(world, nonce=signed.nonce)
+    assert failures(world.do(ALICE, BOB, replayed)) == [{"DelegateActionInvalidNonce": told}]
 
 
 def test_a_failed_delegate_spends_the_relayers_gas_and_returns_the_deposit_to_it(world):

@@ -228,8 +228,6 @@ class Chain:
             del self.by_hash[block.hash], self.by_height[block.height]
             self.state.unseal(block.height, undo.state)
             self._queue, self._waiting, self._answers = deque(undo.queue), undo.waiting, undo.answers
-            for callback in self._waiting.values():
-                callback.input = None
             self.burnt = undo.burnt
             for tx_hash, (record, saved) in undo.records.items():
                 if saved[0] == 0:

@@ -26,8 +26,12 @@ _LONGEST_NAP_MS = 100.0
 _MISSED_BLOCKS = 20  # a gap this long was a suspended process, not a slow loop
 
 
+_STARTED_S = time.time() - time.monotonic()
+
+
 def wall_clock_ms() -> float:
-    return time.time() * 1000
+    """The time of day when the process started, carried on by a clock that nobody sets back."""
+    return (_STARTED_S + time.monotonic()) * 1000
 
 
 class Server:
