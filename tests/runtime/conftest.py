@@ -17,7 +17,7 @@ from txmanager.ledger.redis import RedisLedger
 
 @pytest.fixture(scope="session")
 def runtime_devnet() -> Iterator[Devnet]:
-    with Devnet(accounts=400, keys=2, block_ms=50, delay_ms=2) as devnet:
+    with Devnet(accounts=400, keys=2, block_ms=50, delay_ms=0) as devnet:
         until_sync(lambda: devnet.head("final")["height"] > 100_000_000, what="blocks beyond genesis are final")
         yield devnet
 

@@ -167,8 +167,8 @@ async def test_rule_3_a_chain_nonce_beyond_the_cursor_quarantines_at_take_over(s
     await stage.done(await stage.submit(*stage.transfers(2)))
     await first.stop()
     names = {"account_id": stage.account["account_id"], "public_key": stage.account["public_key"]}
-    stage.devnet.admin("/foreign", {**names, "by": 5})
     used = stage.devnet.nonce(stage.account)
+    stage.devnet.admin("/foreign", {**names, "by": 5})
     await until(lambda: stage.devnet.nonce(stage.account, "final") > used, what="the foreign use is final")
     await stage.start()
     lane = await stage.until_lane(LaneState.QUARANTINED)
@@ -188,8 +188,8 @@ async def test_rule_3_a_final_nonce_below_the_cursor_that_nobody_recorded_is_los
     assert store.cursor is not None
     store.cursor += 10  # as if attempts had been recorded and their records lost
     names = {"account_id": stage.account["account_id"], "public_key": stage.account["public_key"]}
-    stage.devnet.admin("/foreign", {**names, "by": 3})
     used = stage.devnet.nonce(stage.account)
+    stage.devnet.admin("/foreign", {**names, "by": 3})
     await until(lambda: stage.devnet.nonce(stage.account, "final") > used, what="the use is final")
     await stage.start()
     assert (await stage.until_lane(LaneState.QUARANTINED)).reason == "foreign_nonce_use"

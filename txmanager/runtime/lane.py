@@ -187,6 +187,7 @@ class OwnedLane:
         state = LaneState.DRAINING if draining else LaneState.ACTIVE
         self.lane = await self.insist(lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence))
         self.state = self.lane.state
+        self.resend = True  # what is in flight goes out again before anything newer
         self.log.info("lane resumed", why=why)
         self.work.set()
 
