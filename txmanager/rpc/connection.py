@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         if not self.usable:
             future.set_exception(self._failure or Closed(f"{self._name}: the connection is closed", False))
+            future.exception()  # of several requests in a row, only the first is waited for
             return future
         assert self._transport is not None
         self._waiting.append(future)

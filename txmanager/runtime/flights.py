@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from txmanager.core.chain import Proof, SendReply, Sighting
+from txmanager.core.chain import Proof, SendReply, Sighting, Verdict
 from txmanager.core.decide import Kill, Observation, Policy, Resign
 from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
@@ -62,6 +62,12 @@ class Flight:
         """Every effect is proven dead: it waits to be signed again, or to end."""
         return all(a.dead or a.name in self.proofs for a in self.record.effects)
 
+    @property
+    def out_of_the_way(self) -> bool:
+        """Taken by a node, never to be taken, or said to be dead: nothing needs to wait for it."""
+        taken = self.reply is not None and self.reply.verdict.sent
+        return taken or self.unproven or (self.reply is not None and self.reply.verdict is Verdict.PERMANENT)
+
     def still(self, order: Order | None) -> bool:
         """Whether an order fits the record as it is now: it may have been decided before the last write."""
         if isinstance(order, Resign):
@@ -112,6 +118,14 @@ class Flights:
         nonces = [a.nonce for f in self for a in f.record.attempts if f.on_chain(a)]
         self._highest = max([self._highest, *nonces])
         return self._highest
+
+    def unsent_below(self, nonce: int) -> bool:
+        """A lower nonce may still land and is not known to be with a node: sending a higher one could overtake it."""
+        return any(
+            attempt.nonce < nonce and not flight.held and not flight.out_of_the_way
+            for flight in self
+            for attempt in flight.sendable
+        )
 
     @property
     def waiting(self) -> bool:

@@ -210,6 +210,7 @@ class Tracker:
         if self._probing is not None and self._probing.done():
             self._probing.result()
             self._probing = None
+        due = [(flight, attempt) for flight, attempt in due if not self._lane.flights.unsent_below(attempt.nonce)]
         if due and self._probing is None:
             self._probing = asyncio.create_task(self._probe_lowest(sorted(due, key=lambda pair: pair[1].nonce)))
             self._probing.add_done_callback(lambda _: self._lane.flying.set())
