@@ -173,6 +173,19 @@ async def baseline_is_set_once_and_raised_by_an_operator_only(stage: Stage) -> N
 
 
 @promise
+async def operator_vouches_below_the_cursor_without_moving_it(stage: Stage) -> None:
+    """Where gaps block, a foreign nonce lies below the cursor: it is vouched for, and nothing is skipped."""
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    await stage.inflight(fence, 3)
+    for vouched, kept in ((BASE + 2, BASE + 2), (BASE + 1, BASE + 2)):
+        assert await stage.ledger.baseline(fence, vouched, operator=True) == BASE + 3
+        view = await stage.ledger.lane(lane)
+        assert view is not None
+        assert (view.cursor, view.baseline) == (BASE + 3, kept)
+
+
+@promise
 async def stale_owner_cannot_set_the_baseline(stage: Stage) -> None:
     lane = await stage.lane()
     old = await stage.own(lane)

@@ -198,8 +198,10 @@ class LaneStore:
 
     def set_baseline(self, fence: Fence, cursor: int, operator: bool) -> int:
         self.check_fence(fence)
-        if self.cursor is None or (operator and cursor > self.cursor):
+        if self.cursor is None:
             self.cursor = self.baseline = cursor
+        elif operator:
+            self.cursor, self.baseline = max(self.cursor, cursor), max(self.baseline or 0, cursor)
         return self.cursor
 
     def vouch(self, fence: Fence, stored: str, found: str) -> bool:

@@ -187,7 +187,7 @@ class RedisLedger:
                 return None
             seen = life + lane  # retired between the two reads: the home knows now
 
-    async def _records(self, lane: str, ids: Sequence[IntentId], *, payload: bool = False) -> list[Record | None]:
+    async def _records(self, lane: str, ids: Sequence[IntentId]) -> list[Record | None]:
         keys = [self._keys.queue(lane), *(self._keys.record(lane, id) for id in ids)]
         records: list[Record | None] = []
         for id, (flat, entry) in zip(ids, await self._runner.run("records", keys), strict=True):
@@ -195,8 +195,7 @@ class RedisLedger:
             if fields.get(b"s", b"retired") == b"retired":
                 records.append(None)
             else:
-                body = codec.pairs(entry).get(b"p") if payload else None
-                records.append(codec.record(id, lane, fields, body))
+                records.append(codec.record(id, lane, fields, codec.pairs(entry).get(b"p")))
         return records
 
     async def cancel(self, id: IntentId) -> Record:
@@ -314,7 +313,7 @@ class RedisLedger:
         ids = [IntentId.parse(id.decode()) for id in reply[1:]]
         if not ids:
             return []
-        found = [r for r in await self._records(lane, ids, payload=True) if r is not None and not r.status.final]
+        found = [r for r in await self._records(lane, ids) if r is not None and not r.status.final]
         return sorted((r for r in found if r.attempts), key=lambda r: min(a.nonce for a in r.attempts))
 
     async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
