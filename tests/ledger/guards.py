@@ -393,7 +393,7 @@ ENDS = [
     Guard("cancel", "redis.call('XACK', queue, 'lane', sid)", "", "group_read_leaves_nothing_pending_that_ended"),
     Guard(
         "cancel",
-        "redis.call('HDEL', KEYS[6], 'd')",
+        "redis.call('HDEL', KEYS[1], 'settling')",
         "",
         _full("cancel_of_an_inflight"),
     ),

@@ -25,6 +25,8 @@ class Policy:
     """How many intents may have attempts and no end."""
     include_within_ms: int = 5_000
     """An attempt not included by then is sent again with validation, to learn why."""
+    replace_after_ms: int = 36_000
+    """EVM: the lowest nonce that is not included by then is offered more."""
     hold_after_ms: int = 24 * 3600 * 1000
     """An attempt neither landed nor proven dead by then needs an operator."""
     max_resigns: int = 3
@@ -51,6 +53,10 @@ class Observation:
     """A proof of death was asked for, and there is none."""
     killable: bool = True
     """Whether the lane's key can sign a no-op at all."""
+    lowest: bool = False
+    """EVM: no lower nonce of the lane is open, so it is the price of this one that all others wait for."""
+    priced_out: bool = False
+    """EVM: a better price was asked for and would have passed the cap; the next try comes later."""
 
 
 # -- steps
@@ -103,6 +109,13 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Replace:
+    """EVM: record and send the same bytes at a better price; of a no-op, when there is one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     reason: str
     evidence: Mapping[str, Json]
@@ -120,10 +133,13 @@ class Quarantine:
     evidence: Mapping[str, Json]
 
 
-Step = Wait | Settle | Prove | Probe | Resign | Kill | Hold | Pause | Quarantine
+Step = Wait | Settle | Prove | Probe | Resign | Kill | Replace | Hold | Pause | Quarantine
 
 _INNOCENT = ("overtaken", "expired")
 """Causes of death that are nobody's fault and do not use up the re-sign limit."""
+_TOO_CHEAP = (Verdict.UNDERPRICED, Verdict.REPLACEMENT_UNDERPRICED, Verdict.INVALID_FEE)
+REPRICE_EVERY_MS = 1_000
+"""A node that calls one price after the other too low is not chased faster than this."""
 
 
 def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, now: int) -> Step:
@@ -185,15 +201,37 @@ def _decide_alive(
     if asked and not noops:
         if not seen.killable:
             return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
-        if traits.replaces or (seen.clear and seen.idle):
+        if not seen.priced_out if traits.replaces else (seen.clear and seen.idle):
             return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
+    if traits.replaces and (reason := _too_cheap(record, noops or alive, seen, policy, now)):
+        return Replace(reason)
     # Also what waits for the next intent to kill it: that one may never come, and the bytes may have expired.
     # A send that lies ahead was stamped before the clock was set back: its age is not known, so ask.
     if not 0 <= now - seen.sent_at < policy.include_within_ms:
-        return Probe((noops or alive)[0], "not included in time")
+        return Probe(_probed(noops or alive, verdict, traits), "not included in time")
     if asked and not noops:
         return Wait("killed by the next intent that lands")
     return Wait("sent, not seen yet")
+
+
+def _too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+    """Why the nonce needs a better price now, if it does. Only the lowest nonce is bumped for being slow."""
+    if record.status is Status.HELD or seen.priced_out:
+        return None
+    age = now - max(a.signed_at for a in rivals)
+    verdict = seen.reply.verdict if seen.reply else None
+    if verdict in _TOO_CHEAP:
+        return f"the node says {verdict}" if age >= REPRICE_EVERY_MS else None
+    sent = verdict is None or verdict.sent
+    return "not included at its price" if seen.lowest and sent and age >= policy.replace_after_ms else None
+
+
+def _probed(rivals: list[Attempt], verdict: Verdict | None, traits: Traits) -> Attempt:
+    """Of several attempts at one nonce the dearest; the one before it when a node's own cap refuses that."""
+    if not traits.replaces:
+        return rivals[0]
+    by_age = sorted(rivals, key=lambda a: a.signed_at)
+    return by_age[-2] if verdict is Verdict.FEE_CAP_EXCEEDED and len(by_age) > 1 else by_age[-1]
 
 
 def _on_chain(attempt: Attempt, seen: Observation) -> bool:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from txmanager.core.chain import Proof, SendReply, Sighting, Verdict
-from txmanager.core.decide import Kill, Observation, Policy, Resign
+from txmanager.core.decide import Kill, Observation, Policy, Replace, Resign
 from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
 
-Order = Resign | Kill
+Order = Resign | Kill | Replace
 
 
 @dataclass(slots=True)
@@ -34,6 +34,8 @@ class Flight:
     """A proof of death was asked for, and there was none."""
     killable: bool = True
     """False once the chain said that the lane's key cannot sign a no-op."""
+    priced_out_until: int = 0
+    """Until when no better price is asked for: the last one would have passed the cap."""
 
     def where(self, attempt: Attempt) -> Literal["unknown", "pending", "included", "final"]:
         sighting = self.sightings.get(attempt.name)
@@ -45,6 +47,12 @@ class Flight:
     @property
     def open(self) -> list[Attempt]:
         """Attempts that may still land and were not seen to: what others must not overtake."""
+        used = {a.nonce for a in self.record.live if self.on_chain(a)}
+        return [a for a in self.undecided if a.nonce not in used]
+
+    @property
+    def undecided(self) -> list[Attempt]:
+        """Attempts neither on chain nor proven dead, rivals of one that is on chain included: a block can be undone."""
         return [a for a in self.record.live if a.name not in self.proofs and not self.on_chain(a)]
 
     @property
@@ -53,9 +61,11 @@ class Flight:
 
     @property
     def sendable(self) -> list[Attempt]:
-        """What a rebroadcast sends: once a no-op is recorded, it alone and no longer what it kills."""
+        """What a rebroadcast sends: once a no-op is recorded, it alone and no longer what it kills; of several at
+        one nonce the newest, which is the dearest."""
         noops = [a for a in self.open if a.purpose is Purpose.NOOP]
-        return noops or self.open
+        newest = {a.nonce: a for a in sorted(noops or self.open, key=lambda a: a.signed_at)}
+        return list(newest.values())
 
     @property
     def dead(self) -> bool:
@@ -82,8 +92,9 @@ class Flight:
 class Flights:
     """All flights of a lane, in stream order."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, gaps_block: bool = False) -> None:
         self._policy = policy
+        self._gaps_block = gaps_block
         self._by_id: dict[IntentId, Flight] = {}
         self._highest = -1
         """The highest nonce that was seen on chain, also of flights that have ended since."""
@@ -110,7 +121,7 @@ class Flights:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
         busy = sum(1 for f in self if (not f.held if strict else not (f.landed or f.held)))
-        if strict and any(f.held for f in self):
+        if (strict or self._gaps_block) and any(f.held for f in self):
             return 0
         return max(0, min(self._policy.window - busy, self._policy.max_inflight - len(self)))
 
@@ -140,12 +151,13 @@ class Flights:
         """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""
         return all(f is flight or f.held or not f.open for f in self)
 
-    def observe_all(self, *, queue_empty: bool) -> list[tuple[Flight, Observation]]:
+    def observe_all(self, *, queue_empty: bool, now: int = 0) -> list[tuple[Flight, Observation]]:
         """Every flight with what was seen of it and of the lane; one pass, however many there are."""
         # Nothing new is about to be sent: nothing is queued, or it waits for a re-sign or for room in the window.
         highest, quiet = self.highest_on_chain(), queue_empty or self.waiting or self.room() == 0
         open_ones = {id(f) for f in self if f.open}
         in_the_way = {id(f) for f in self if not f.held and id(f) in open_ones}
+        lowest = min((a.nonce for f in self for a in f.open), default=-1)
         return [
             (
                 flight,
@@ -159,6 +171,8 @@ class Flights:
                     idle=quiet and (not open_ones or open_ones == {id(flight)}),
                     unproven=flight.unproven,
                     killable=flight.killable,
+                    lowest=any(a.nonce == lowest for a in flight.open),
+                    priced_out=now < flight.priced_out_until,
                 ),
             )
             for flight in self

@@ -108,7 +108,7 @@ class OwnedLane:
     log: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.flights = Flights(self.policy)
+        self.flights = Flights(self.policy, gaps_block=self.chain.traits.gaps_block)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self._adopt(self.lane)
 
@@ -303,9 +303,11 @@ class OwnedLane:
             )
         chain = await self._nonce()
         if chain is not None:
-            # Above all that was signed, where gaps are harmless: what used those nonces is vouched for.
-            above = self.cursor if self.chain.traits.gaps_block else self.cursor + 1
-            baseline = max(chain.next_nonce, above)
+            # Above all that was signed, where gaps are harmless: what used those nonces is vouched for. Where they
+            # block, what the chain has used is, and the cursor stays where it is.
+            baseline = chain.next_nonce
+            if not self.chain.traits.gaps_block:
+                baseline = max(baseline, self.cursor + 1)
             self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))
             self.lane = replace(view, cursor=self.cursor)
             await self.resume("rebaselined by an operator")

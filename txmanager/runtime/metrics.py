@@ -24,6 +24,8 @@ class Metrics:
         self.overtaken = self._counter("overtaken", "Attempts proven dead, by cause", "cause")
         self.rebroadcasts = self._counter("rebroadcasts", "Same bytes sent again")
         self.resigns = self._counter("resigns", "Intents signed again after a proof of death")
+        self.replacements = self._counter("replacements", "Same nonce at a better price (EVM)")
+        self.priced_out = self._counter("priced_out", "Better prices that would have passed the cap (EVM)")
         self.leases = self._counter("lease_changes", "Leases won and lost", "change")
         self.fenced = self._counter("fenced_writes", "Writes refused because another owner holds the lane")
         self.quarantines = self._counter("quarantines", "Lanes quarantined, by reason", "reason")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from txmanager.core.chain import Impossible, Prepared, SendReply, Verdict
-from txmanager.core.decide import Kill, Resign
+from txmanager.core.decide import Kill, Replace, Resign
 from txmanager.core.errors import Refused, RolledBack, TxManagerError
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
@@ -65,6 +65,8 @@ class Sender:
             lane.resend = False
             self.rebroadcast()
         self._drop_resolved()
+        if (outbid := self._to_outbid()) is not None:
+            return await self._outbid(outbid)
         if self._unsent:
             return await self._send_unsent()
         # While one goes alone, nothing else may follow, but for the no-op that kills it.
@@ -129,6 +131,8 @@ class Sender:
                 self._unsent.pop(attempt.name, None)
             else:
                 lane.log.warning("send not taken", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
+            if reply.verdict is Verdict.NONCE_GAP and lane.chain.traits.gaps_block:
+                lane.resend = True  # a pool lost a lower nonce: all that is open goes out again, lowest first
         if taken < len(batch):
             self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
         lane.context.point("after_broadcast")
@@ -254,6 +258,46 @@ class Sender:
                 )
 
     # -- later attempts
+
+    def _to_outbid(self) -> Flight | None:
+        """Where attempts share nonces: the lowest nonce that wants a better price or a no-op. It cannot wait for what
+        is unsent, because it may be why that is."""
+        if not self._lane.chain.traits.replaces:
+            return None
+        wanted = [f for f in self._lane.flights if isinstance(f.order, Kill | Replace)]
+        return min(wanted, key=lambda f: max(a.nonce for a in f.record.attempts), default=None)
+
+    async def _outbid(self, flight: Flight) -> bool:
+        """The same nonce at a better price, the intent's own bytes or a no-op: written ahead, then sent."""
+        lane, order, record = self._lane, flight.order, flight.record
+        flight.order = None
+        if not lane.signs_again or not flight.open:
+            return True
+        nonce = max(a.nonce for a in flight.open)
+        rivals = [a for a in record.attempts if a.nonce == nonce]
+        noop = next((a for a in rivals if a.purpose is Purpose.NOOP), None)
+        now = lane.context.clock()
+        if noop is not None or isinstance(order, Kill):
+            attempt = await lane.insist(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
+            why = order.why if isinstance(order, Kill) else noop.terms.get("why", "") if noop is not None else ""
+            attempt = replace(attempt, terms={**attempt.terms, "why": why}) if attempt is not None else None
+        else:
+            bare = Prepared(record.intent, None)
+            attempt = await lane.insist(lambda: lane.chain.replace(lane.id, bare, rivals, now))
+        if attempt is None:
+            flight.priced_out_until = now + lane.policy.replace_after_ms
+            lane.context.metrics.priced_out.labels(lane.id).inc()
+            lane.log.error("no better price below the cap", intent=str(record.id), nonce=nonce)
+            return True
+        if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt)]):
+            return True
+        lane.context.point("after_replace_ahead")
+        flight.record = replace(record, attempts=(*record.attempts, attempt))
+        flight.reply = None
+        lane.context.metrics.replacements.labels(lane.id).inc()
+        lane.log.info("replaced", intent=str(record.id), nonce=nonce, hash=attempt.hash, terms=attempt.terms)
+        await self._broadcast([(flight, attempt)])
+        return True
 
     async def _carry_out(self, flight: Flight) -> bool:
         """Sign again, or sign a no-op: alone on the lane, written ahead, then nothing newer until it is seen."""

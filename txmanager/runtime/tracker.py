@@ -15,6 +15,7 @@ from txmanager.core.decide import (
     Probe,
     Prove,
     Quarantine,
+    Replace,
     Resign,
     Settle,
     Step,
@@ -39,6 +40,8 @@ class Tracker:
         self._pause_s = _QUICK_S
         self._probing: asyncio.Task[None] | None = None
         self._funds_at = 0
+        self._deepest = (-1, -1)
+        """The highest nonce of ours that was settled by this owner, and the height it was included at."""
 
     async def run(self) -> None:
         try:
@@ -81,7 +84,7 @@ class Tracker:
         changed |= await self._prove([f for f, s in steps if isinstance(s, Prove)])
         for flight, step in steps:
             match step:
-                case Resign() | Kill():
+                case Resign() | Kill() | Replace():
                     flight.order = step
                     self._lane.work.set()
                 case Hold():
@@ -123,7 +126,7 @@ class Tracker:
         oldest = min((f.record.created_at for f in lane.flights), default=now)
         lane.context.metrics.oldest.labels(lane.id).set(max(0, now - oldest) / 1000)
         lane.context.metrics.inflight.labels(lane.id).set(len(lane.flights))
-        seen = lane.flights.observe_all(queue_empty=lane.depth <= len(lane.flights))
+        seen = lane.flights.observe_all(queue_empty=lane.depth <= len(lane.flights), now=now)
         return [(flight, decide(flight.record, o, lane.policy, lane.chain.traits, now)) for flight, o in seen]
 
     # -- carrying steps out
@@ -136,6 +139,7 @@ class Tracker:
             Settlement(f.record.id, f.record.life, f.record.stream_id, step.outcome, step.deaths) for f, step in ends
         ]
         landed = max((_landed(f) for f, _ in ends), default=-1)
+        self._deepest = max([self._deepest, *(_included_at(f) for f, _ in ends)])
         lane.context.point("before_settle")
         answers = await lane.insist(
             lambda: lane.context.ledger.settle(lane.fence, batch, landed if landed >= 0 else None)
@@ -158,7 +162,7 @@ class Tracker:
         lane = self._lane
         now = lane.context.clock()
         due = [f for f in flights if not 0 <= now - f.proved_at < PROVE_EVERY_MS]  # a clock may be set back
-        pairs = [(f, a) for f in due for a in f.open]
+        pairs = [(f, a) for f in due for a in f.undecided]
         for flight in due:
             flight.proved_at = now
         if not pairs:
@@ -191,19 +195,13 @@ class Tracker:
             return "ours"  # or vouched for by an operator
         if final_nonce >= lane.cursor:
             return "foreign"
-        rivals = [
-            (flight, attempt)
-            for flight in lane.flights
-            for attempt in flight.record.attempts
-            if attempt.nonce == final_nonce and not flight.on_chain(attempt)
-        ]
-        for flight, attempt in rivals:
-            if attempt.dead or attempt.name in flight.proofs:
-                return "foreign"
-            [proof] = await lane.chain.prove_dead(lane.id, [attempt])
-            if proof is not None:
-                return "foreign"  # our own bytes of that nonce can never land, yet the nonce is used
-        return "unclear" if rivals else "ours"
+        rivals = [(f, a) for f in lane.flights for a in f.record.attempts if a.nonce == final_nonce]
+        if not rivals or any(flight.on_chain(attempt) for flight, attempt in rivals):
+            return "ours"
+        living = [a for f, a in rivals if not a.dead and a.name not in f.proofs]
+        proofs = await lane.chain.prove_dead(lane.id, living) if living else []
+        # None of our own bytes of that nonce can land any more, yet the nonce is used.
+        return "foreign" if all(proof is not None for proof in proofs) else "unclear"
 
     def _probe(self, due: Sequence[tuple[Flight, Attempt]]) -> None:
         """Ask why the lowest nonce is not included, beside the look-ups: a node may take its time to answer."""
@@ -223,6 +221,10 @@ class Tracker:
         lane.context.metrics.sends.labels(lane.id, reply.verdict).inc()
         if reply.verdict.sent and lane.lacks_funds:
             await lane.resume("funded again")
+        if reply.verdict is Verdict.NONCE_GAP:
+            lane.resend = True  # a pool lost a lower nonce
+        if lane.chain.traits.gaps_block:
+            await self._check_depth()
         if reply.verdict.sent and len(due) > 1:
             # The others follow in order, after the one they must not overtake.
             for other, _ in due:
@@ -231,6 +233,19 @@ class Tracker:
         if reply.verdict is not Verdict.ACCEPTED:
             lane.log.info("asked why", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
         lane.work.set()
+
+    async def _check_depth(self) -> None:
+        """A settled nonce that the chain would take again: a reorg went deeper than what counted as final."""
+        lane, (nonce, height) = self._lane, self._deepest
+        if nonce < 0:
+            return
+        try:
+            view = await lane.chain.nonce(lane.id)
+        except (Unavailable, Busy, KeyMissing):
+            return
+        if view.height >= height and view.next_nonce <= nonce:
+            evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
+            await lane.quarantine("reorg_beyond_finality", evidence)
 
     # -- what ends by itself
 
@@ -280,7 +295,7 @@ class Tracker:
             lane.context.metrics.holds.labels(lane.id, step.reason).inc()
             lane.log.error("intent held", intent=str(record.id), reason=step.reason, evidence=step.evidence)
             await lane.load()
-            if lane.policy.window == 1:
+            if lane.policy.window == 1 or lane.chain.traits.gaps_block:
                 await lane.pause(f"{HELD}{record.id.key} ({step.reason})", step.evidence)
 
 
@@ -292,6 +307,11 @@ def _landed(flight: Flight) -> int:
         if flight.where(a) == "final" or (a.purpose is Purpose.NOOP and not a.dead)
     ]
     return max(nonces, default=-1)
+
+
+def _included_at(flight: Flight) -> tuple[int, int]:
+    final = [(a.nonce, flight.sightings[a.name].height) for a in flight.record.attempts if flight.where(a) == "final"]
+    return max(((nonce, height) for nonce, height in final if height is not None), default=(-1, -1))
 
 
 def _final(flight: Flight, step: Settle, at: int) -> Record:
