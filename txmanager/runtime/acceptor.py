@@ -30,7 +30,7 @@ class _Wish:
 
 
 class Acceptor:
-    def __init__(self, producer: Producer, patience_s: float = 0.8) -> None:
+    def __init__(self, producer: Producer, patience_s: float = 0.7) -> None:
         self._producer = producer
         self._patience_s = patience_s
         self._waiting: deque[_Wish] = deque()
