@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -44,7 +44,7 @@ class RpcRelay:
     """`async with RpcRelay(url) as relay`: use `relay.url` as the endpoint; `relay.bend[method]` changes answers."""
 
     target: str
-    bend: dict[str, Bend] = field(default_factory=dict)
+    bend: Mapping[str, Bend] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
     """Every request in the order of arrival: method and params."""
     url: str = ""

@@ -163,7 +163,7 @@ async def test_an_outage_of_every_node_is_survived_without_signing_anything_twic
             return None
 
         methods = ("broadcast_tx_async", "send_tx", "query", "block", "EXPERIMENTAL_tx_status", "status", "tx")
-        relay.bend = dict.fromkeys(methods, down)  # type: ignore[arg-type]
+        relay.bend = dict.fromkeys(methods, down)
         seen = len(relay.calls)
         await until(lambda: len(relay.calls) > seen + 5, what="the outage is noticed")
         relay.bend = {}

@@ -110,7 +110,8 @@ class Worker:
             except TxManagerError as error:
                 self._log.warning("cannot register yet", error=str(error))
                 await self._nap(1.0)
-        helpers = [asyncio.create_task(self._listen()), asyncio.create_task(self._retirer.run())]
+        parts = (self._listen(), self._watch(), self._retirer.run())
+        helpers = [asyncio.create_task(part) for part in parts]
         try:
             while not self._stopping.is_set():
                 await self._tick()
@@ -245,6 +246,19 @@ class Worker:
             await self._ledger.release(lane.fence)
         except TxManagerError as error:
             lane.log.warning("lease left to run out", error=str(error))
+
+    async def _watch(self) -> None:
+        """Stop every lane whose lease may be over, whatever it is waiting for: nobody else is to start beside it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            now = loop.time()
+            for lane, held in list(self._held.items()):
+                if held.lane.valid_until <= now:
+                    held.lane.log.warning("lane stopped", why=f"the lease of lane {lane} was not renewed in time")
+                    self._remembered[lane] = held.lane.footing
+                    self._let_go(lane)
+            soonest = min((held.lane.valid_until for held in self._held.values()), default=now + self._timing.tick_s)
+            await asyncio.sleep(soonest - now)
 
     def _let_go(self, lane: str) -> None:
         held = self._held.pop(lane)
