@@ -31,8 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"core"},
     "api": {"core", "settings", "runtime", "wiring"},
     "devnet": set(),
-    "stack": {"core"},
-    "cli": {"core", "settings", "runtime", "wiring", "client", "api", "devnet", "stack", *ADAPTERS},
+    "stack": {"core", "settings"},
+    "demo": {"core", "settings", "runtime", "wiring", "stack"},
+    "cli": {"core", "settings", "runtime", "wiring", "client", "api", "devnet", "stack", "demo", *ADAPTERS},
     "__main__": {"cli"},
     "": {"core", "settings", "runtime", "client"},
 }

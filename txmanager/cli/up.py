@@ -6,57 +6,81 @@ import asyncio
 import contextlib
 import secrets
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from txmanager.core.errors import Misconfigured
-from txmanager.stack import Stack, StackOptions
+from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError
+from txmanager.stack import NearOptions, Stack, StackOptions
+
+T = TypeVar("T")
 
 
 def up(
-    port: Annotated[int, typer.Option(help="The API's port on 127.0.0.1.")] = 8080,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The API's port on 127.0.0.1.")] = 8080,
     data: Annotated[Path, typer.Option(help="Where intents, keys and logs are kept.")] = Path("data"),
     workers: Annotated[int, typer.Option(min=1, max=16, help="Worker processes.")] = 2,
-    keys: Annotated[int, typer.Option(min=1, max=64, help="Relayer keys, a lane each.")] = 4,
+    keys: Annotated[int, typer.Option(min=1, max=64, help="Relayer keys of a new devnet, a lane each.")] = 4,
     block_ms: Annotated[float, typer.Option(min=20, help="Block time of the devnet.")] = 600.0,
-    redis: Annotated[str | None, typer.Option(help="A Redis of yours instead of the embedded Valkey.")] = None,
-    near_rpc: Annotated[str | None, typer.Option(help="A NEAR node of yours (needs --config for keys).")] = None,
+    redis: Annotated[str | None, typer.Option(help="URL of a Redis instead of the embedded Valkey.")] = None,
+    near_rpc: Annotated[str | None, typer.Option(help="URL of a NEAR node instead of the devnet.")] = None,
+    near_network: Annotated[str, typer.Option(help="... of this network.")] = "testnet",
+    near_account: Annotated[str | None, typer.Option(help="... where this account relays.")] = None,
+    near_keys: Annotated[
+        str | None, typer.Option(help="... with these keys: file:PATH, env:NAME or vault:PATH.")
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Your configuration: nothing embedded.")] = None,
 ) -> None:
     """Run the whole stack until Ctrl-C: store, NEAR devnet, API, workers, sweeper."""
-    options = StackOptions(data, port, workers, keys, block_ms, redis, near_rpc, config)
-    asyncio.run(_up(options))
+    near = None if near_rpc is None else NearOptions(near_rpc, near_network, near_account, near_keys)
+    if near is None and (near_account or near_keys):
+        raise InvalidInput("--near-rpc", "is missing: --near-account and --near-keys belong to a node of yours")
+    if config is not None and near is not None:
+        raise InvalidInput("--near-rpc", "and --config do not go together: name the node in [networks] of the file")
+    asyncio.run(_up(StackOptions(data, port, workers, keys, block_ms, redis=redis, near=near, config=config)))
 
 
 async def _up(options: StackOptions) -> None:
     stack = Stack(options, lambda text: typer.echo(f"  {text}"))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        if stopped.is_set():
+            typer.echo("killing: what is in flight is recovered by the next start")
+            stack.kill()
+        stopped.set()
+
     for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, stopped.set)
+        loop.add_signal_handler(signum, interrupt)
     typer.echo("starting txmanager ...")
     try:
-        starting = asyncio.create_task(stack.start())
-        stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await starting
-            return
-        await starting
-        _greet(stack)
-        watching = asyncio.create_task(stack.supervise())
-        await asyncio.wait({watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
-            raise Misconfigured(watching.result())
-        watching.cancel()
+        if await _unless(stopped, stack.start()):
+            _greet(stack)
+            if ended := await _unless(stopped, stack.supervise()):
+                raise Misconfigured(f"{ended[0]} (the logs are in {stack.folder.path / 'logs'})")
     finally:
-        typer.echo("stopping: workers settle what is in flight and hand their lanes back ...")
-        await stack.stop()
-        typer.echo("stopped; the next start finds everything again")
+        if stack.started:
+            typer.echo("stopping: workers settle what is in flight and hand their lanes back ...")
+            await stack.stop()
+            typer.echo("stopped; the next start finds everything again")
+
+
+async def _unless(stopped: asyncio.Event, work: Coroutine[Any, Any, T]) -> tuple[T] | None:
+    """The result, or None when the stop came first; then the work is given up."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return (await working,)
+        return None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, TxManagerError):
+                await task
 
 
 def _greet(stack: Stack) -> None:

