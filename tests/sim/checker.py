@@ -18,6 +18,7 @@ from tests.sim.history import (
     Answered,
     Appended,
     Broke,
+    Closed,
     Ended,
     Fact,
     Leased,
@@ -117,7 +118,9 @@ def _released(evidence: Checked, memory: _Memory, fact: Released) -> None:
 
 def _wrote(evidence: Checked, memory: _Memory, fact: Wrote) -> None:
     if fact.lane not in memory.unsure and memory.owners.get(fact.lane) != (fact.epoch, fact.token):
-        _say(evidence, fact.at, f"{fact.operation} on {fact.lane[-6:]} by an owner that was fenced (epoch {fact.epoch})")
+        _say(
+            evidence, fact.at, f"{fact.operation} on {fact.lane[-6:]} by an owner that was fenced (epoch {fact.epoch})"
+        )
     if fact.operation == "hold":
         memory.held.add(fact.lane)
 
@@ -163,6 +166,8 @@ def _first(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
     key = (fact.id, fact.life)
     if key in memory.firsts:
         _say(evidence, fact.at, f"{fact.id.key} got a second first attempt")
+    if fact.alone:
+        _say(evidence, fact.at, f"{fact.id.key} followed a re-sign or a no-op that may still land")
     memory.firsts.add(key)
     place = (order(fact.stream_id), fact.nonce, fact.id.key)
     before = memory.last_first.get(fact.lane)
@@ -209,6 +214,11 @@ def _retired(evidence: Checked, memory: _Memory, fact: Retired) -> None:
     memory.retired.setdefault((fact.id, fact.life), fact.at)
 
 
+def _closed(evidence: Checked, memory: _Memory, fact: Closed) -> None:
+    if fact.records:
+        _say(evidence, fact.at, f"lane {fact.lane[-6:]} was closed with {fact.records} records in it")
+
+
 def _rolled_back(evidence: Checked, memory: _Memory, fact: RolledBack) -> None:
     memory.rolled_back = True
     memory.lost |= fact.lost
@@ -233,6 +243,7 @@ _HANDLERS: dict[type, Any] = {
     Ended: _ended,
     Answered: _answered,
     Retired: _retired,
+    Closed: _closed,
     RolledBack: _rolled_back,
     Operated: _operated,
     Broke: _broke,

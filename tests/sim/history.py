@@ -65,6 +65,8 @@ class Recorded:
     deaths: Mapping[str, Any]
     unproven: tuple[str, ...]
     open_below: tuple[str, ...]
+    alone: tuple[str, ...]
+    """Re-signs and no-ops of this owner that may still land: nothing newer may follow them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,13 @@ class Retired:
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    at: float
+    lane: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class RolledBack:
     """The ledger forgot; `lost` are lanes that lost writes of an owner."""
 
@@ -145,6 +154,7 @@ Fact = (
     | Sent
     | Answered
     | Retired
+    | Closed
     | RolledBack
     | Operated
     | Broke
@@ -158,6 +168,8 @@ class History:
     landed: set[str] = field(default_factory=set)
     """Every hash that was ever in a block, an orphaned one included."""
     recorded: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    """Hashes that a validating send was refused for, rightly or not."""
     may_land: Callable[[str, Attempt], bool] = lambda _lane, _attempt: True
     """What the chain itself knows: whether these bytes of a lane could still be included."""
     lines: list[str] | None = None

@@ -7,17 +7,18 @@ is noted in the history inside the same atomic step.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from tests.sim.faults import Faults
-from tests.sim.history import Appended, Ended, History, Leased, Recorded, Released, Retired, RolledBack, Wrote
+from tests.sim.history import Appended, Closed, Ended, History, Leased, Recorded, Released, Retired, RolledBack, Wrote
 from tests.sim.loop import PROCESS, Life, VirtualLoop
 from txmanager.core import ledger as words
 from txmanager.core.errors import TxManagerError, Unavailable
-from txmanager.core.models import Fence, Intent, IntentId, Json, Outcome, Purpose, Record
-from txmanager.core.states import Status
+from txmanager.core.models import Fence, IntentId, Json, Outcome, Purpose, Record
+from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
@@ -29,13 +30,16 @@ _OWNERS_WRITES = ("cursor", "signed_upto")
 class WatchedLane(LaneStore):
     """A lane's store that notes what it did."""
 
-    __slots__ = ("history",)
+    __slots__ = ("history", "signers")
     history: History
+    signers: dict[str, str]
+    """Which owner's token wrote which hash."""
 
     @classmethod
     def of(cls, store: LaneStore, history: History) -> WatchedLane:
         lane = cls(**{f.name: getattr(store, f.name) for f in fields(LaneStore)})
         lane.history = history
+        lane.signers = store.signers if isinstance(store, WatchedLane) else {}
         return lane
 
     def copy(self) -> WatchedLane:
@@ -89,15 +93,16 @@ class WatchedLane(LaneStore):
         self, fence: Fence, cursor: int, batch: Sequence[words.WriteAhead], now: int, found: str
     ) -> int:
         known = {a.hash for r in self.records.values() for a in r.attempts}
-        facts = [self._recorded_fact(write) for write in batch if write.attempt.hash not in known]
+        facts = [self._recorded_fact(write, fence) for write in batch if write.attempt.hash not in known]
         answer = super().record_attempts(fence, cursor, batch, now, found)
         self._wrote("record_attempts", fence)
         for fact in facts:
             self.history.recorded.add(fact.hash)
+            self.signers[fact.hash] = fence.token
             self.history.note(fact)
         return answer
 
-    def _recorded_fact(self, write: words.WriteAhead) -> Recorded:
+    def _recorded_fact(self, write: words.WriteAhead, fence: Fence) -> Recorded:
         attempt, record = write.attempt, self.records.get(write.id)
         unproven = tuple(a.name for a in record.effects if not a.dead and a.name not in write.deaths) if record else ()
         below = tuple(
@@ -106,6 +111,16 @@ class WatchedLane(LaneStore):
             if other.id != write.id and other.status is Status.INFLIGHT
             for a in other.live
             if a.nonce < attempt.nonce and self.history.may_land(self.spec.id, a)
+        )
+        alone = tuple(
+            a.name
+            for other in self.records.values()
+            if other.status is Status.INFLIGHT
+            for a in other.live
+            if a.purpose is not Purpose.FIRST
+            and self.signers.get(a.hash) == fence.token
+            and a.hash not in self.history.refused
+            and self.history.may_land(self.spec.id, a)
         )
         return Recorded(
             self.history.time(),
@@ -119,6 +134,7 @@ class WatchedLane(LaneStore):
             write.deaths,
             unproven,
             below if attempt.purpose is not Purpose.FIRST else (),
+            alone if attempt.purpose is Purpose.FIRST else (),
         )
 
     def settle(
@@ -127,6 +143,11 @@ class WatchedLane(LaneStore):
         answers = super().settle(fence, batch, landed, now)
         self._wrote("settle", fence)
         return answers
+
+    def set_state(self, state: LaneState, reason: str, evidence: Mapping[str, Json], fence: Fence | None) -> None:
+        super().set_state(state, reason, evidence, fence)
+        if state is LaneState.CLOSED:
+            self.history.note(Closed(self.history.time(), self.spec.id, len(self.records)))
 
     def _finish(self, record: Record, outcome: Outcome, now: int) -> Record:
         final = super()._finish(record, outcome, now)
@@ -226,10 +247,8 @@ class SimLedger(MemoryLedger):
     def _execute(self, step: Callable[[int], Any]) -> None:
         """A request that arrives when nobody waits for it any more."""
         if not self.down:
-            try:
+            with contextlib.suppress(TxManagerError):
                 step(self._clock())
-            except TxManagerError:
-                pass
 
     def _wake(self, lane: str, final: IntentId | None = None) -> None:
         if self._faults.draw("wake", "wake", lane) is None:
@@ -261,7 +280,3 @@ class SimLedger(MemoryLedger):
             self.stores[lane] = old.copy()
         self.homes.restore(back_to.homes)
         self._history.note(RolledBack(self._history.time(), frozenset(lost)))
-
-
-def bare(intent: Intent) -> Intent:
-    return replace(intent, payload={})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.taskgroups
+import contextlib
 import heapq
 import random
 from collections import deque
@@ -20,7 +21,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class Stuck(Exception):
-    """Nothing is ready and no timer is set: the schedule can never go on."""
+    """The schedule can never go on: nothing is ready and no timer is set, or it runs round without end."""
 
 
 class Life(Enum):
@@ -76,6 +77,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._shuffle = shuffle
         self._made: list[asyncio.Task[Any]] = []
         self.steps = 0
+        self.max_steps = 400_000
+        """Far above any schedule that makes progress; a loop that never waits ends here."""
         self.outside: Context = copy_context()
         """The context of the world itself: what runs here belongs to no process."""
         self.set_exception_handler(lambda _loop, _context: None)
@@ -103,12 +106,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(scheduled)._scheduled = False
         if not ready:
             if not scheduled:
-                raise Stuck
+                raise Stuck("nothing is ready, and no timer is set")
             self._now = max(self._now, scheduled[0]._when)
         while scheduled and scheduled[0]._when <= self._now:
             handle: asyncio.Handle = heapq.heappop(scheduled)
             handle._scheduled = False  # type: ignore[attr-defined]
             ready.append(handle)
+        if self.steps > self.max_steps:
+            raise Stuck(f"no end after {self.steps} steps: something repeats without waiting")
         if self._shuffle and len(ready) > 1 and self._rng.random() < self._shuffle:
             ready.rotate(-self._rng.randrange(len(ready)))
         for _ in range(len(ready)):
@@ -130,10 +135,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for task in self._made:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                try:
+                with contextlib.suppress(BaseException):  # a `finally` that awaits cannot finish here, and need not
                     task.get_coro().close()  # type: ignore[union-attr]
-                except BaseException:  # noqa: S110, a `finally` that awaits cannot finish here, and need not
-                    pass
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         self._made.clear()

@@ -7,6 +7,7 @@ got. Transactions may be dropped, delayed for each producer apart, or refused by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -15,18 +16,19 @@ from typing import Any
 from tests.sim.faults import Faults
 from tests.sim.history import History, Sent
 from tests.sim.loop import PROCESS, Life, Process, VirtualLoop
+from tests.sim.plan import RPC
 from txmanager.devnet import params
 from txmanager.devnet.errors import InvalidTx, Unknown
 from txmanager.devnet.genesis import Genesis
 from txmanager.devnet.model import Block, Tx
-from txmanager.devnet.network import Config, Network, View
-from txmanager.devnet.rpc import Rpc
+from txmanager.devnet.network import Config, Delivery, Network, View
+from txmanager.devnet.rpc import Rpc, Wait, timeout_error
 from txmanager.devnet.rpc import RpcError as Refusal
-from txmanager.devnet.rpc import Wait, timeout_error
 from txmanager.devnet.views import b58
 from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, RpcFailure, TimedOut
 
 _SENDS = ("broadcast_tx_async", "send_tx")
+_ANY_CALL = tuple(kind for kind in RPC if kind not in ("rpc_refusal", "rpc_duplicate"))
 _POLL_S = 10.0
 """How long a node waits before it says TIMEOUT_ERROR."""
 
@@ -69,16 +71,13 @@ class SimNetwork(Network):
             super()._route(tx, node)
             return
         amount = self._sim_faults.amount("route")
-        before = len(self.in_transit)
         super()._route(tx, node)
-        del before
-        delayed = []
-        for at, order, producer, moving in self.in_transit:
-            if moving is tx:
-                spread = self.rng.random() if fault == "overtake" else 1.0
-                at += amount * amount * 8_000.0 * spread
-            delayed.append((at, order, producer, moving))
-        self.in_transit = sorted(delayed)
+        self.in_transit = sorted(self._later(d, fault, amount) if d[3] is tx else d for d in self.in_transit)
+
+    def _later(self, delivery: Delivery, fault: str, amount: float) -> Delivery:
+        at, order, producer, tx = delivery
+        spread = self.rng.random() if fault == "overtake" else 1.0
+        return at + amount * amount * 8_000.0 * spread, order, producer, tx
 
     def check(self, tx: Tx, node: int = 0, *, faults: bool = True) -> None:
         super().check(tx, node, faults=faults)
@@ -208,7 +207,7 @@ class SimRpc:
         sends = method in _SENDS
         if sends:
             self._note_sent(process, asked, group)
-        fault = faults.draw("rpc", f"{process.name} {method}")
+        fault = faults.draw("rpc", f"{process.name} {method}", only=_ANY_CALL if method not in _SENDS else None)
         amount = faults.amount("rpc") if fault else 0.0
         early = amount < 0.5
         if fault == "rpc_crash" and early:
@@ -225,6 +224,7 @@ class SimRpc:
         if fault == "rpc_error":
             raise RpcError({"name": "INTERNAL_ERROR", "cause": {"name": "INTERNAL_ERROR"}, "code": -32000}, 500)
         if fault == "rpc_refusal" and method == "send_tx":
+            self._history.refused.add(b58(_decoded(asked["signed_tx_base64"]).hash))
             # A node of another release refuses what the others take.
             data = {"TxExecutionError": {"InvalidTxError": {"ActionsValidation": "DelegateActionMustBeOnlyOne"}}}
             raise RpcError({"name": "HANDLER_ERROR", "cause": {"name": "INVALID_TRANSACTION"}, "data": data})
@@ -232,7 +232,12 @@ class SimRpc:
             nodes.loop.later(amount * amount * 20.0, self._arrive, method, asked, node)
             await asyncio.sleep(min(timeout_s, 0.5 + amount))
             raise TimedOut("no answer in time")
-        answer = await nodes.answer(method, asked, node, timeout_s)
+        try:
+            answer = await nodes.answer(method, asked, node, timeout_s)
+        except RpcError as error:
+            if method == "send_tx" and error.cause == "INVALID_TRANSACTION":
+                self._history.refused.add(b58(_decoded(asked["signed_tx_base64"]).hash))
+            raise
         if fault == "rpc_duplicate" and sends:
             nodes.loop.later(amount * amount * 20.0, self._arrive, method, asked, node)
         if fault == "rpc_crash":
@@ -249,15 +254,11 @@ class SimRpc:
     def _arrive(self, method: str, asked: Any, node: int) -> None:
         """A request that reaches its node after its sender gave up."""
         self._nodes.tick()
-        try:
+        with contextlib.suppress(Refusal):
             self._nodes.rpc.call(method, asked, node)
-        except Refusal:
-            pass
 
     def _note_sent(self, process: Process, asked: Any, group: str) -> None:
         tx = _decoded(params.named(asked, "signed_tx_base64")["signed_tx_base64"])
         name = b58(tx.hash)
         lane = group.removesuffix("/probe")
-        self._history.note(
-            Sent(self._history.time(), lane, name, process.name, name in self._history.recorded)
-        )
+        self._history.note(Sent(self._history.time(), lane, name, process.name, name in self._history.recorded))

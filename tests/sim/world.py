@@ -7,6 +7,7 @@ intent has a bounded time to end or to be held by name. Finally every key is ask
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 from collections import Counter
@@ -18,7 +19,7 @@ from tests.sim.checker import Checked, check
 from tests.sim.faults import Faults
 from tests.sim.history import Answered, Broke, History, Operated
 from tests.sim.ledger import SimLedger
-from tests.sim.loop import PROCESS, Life, Process, VirtualLoop, order_task_groups
+from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, order_task_groups
 from tests.sim.nodes import Nodes, SimNetwork, SimRpc
 from tests.sim.plan import Event, Plan
 from txmanager.chains.near import LaneId, NearChain, NearNetwork, PublicKey
@@ -82,7 +83,10 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
     asyncio.set_event_loop(loop)
     try:
         world = World(plan, loop, history)
-        loop.run_until_complete(world.main())
+        try:
+            loop.run_until_complete(world.main())
+        except Stuck as stuck:
+            history.note(Broke(loop.time(), str(stuck)))
         checked = check(world.evidence())
         violations = checked.violations
         ends = checked.ends
@@ -92,9 +96,7 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
         logs.listen(None)
     digest = hash(tuple((round(f.at, 6), type(f).__name__) for f in history.facts))
     faults = world.faults
-    return Result(
-        plan, violations, faults.struck, faults.cells, ends, loop.steps, loop.time(), history.lines, digest
-    )
+    return Result(plan, violations, faults.struck, faults.cells, ends, loop.steps, loop.time(), history.lines, digest)
 
 
 class World:
@@ -276,9 +278,7 @@ class World:
             return
 
     def _answered(self, by: str, record: Record, *, accepted: bool) -> None:
-        fact = Answered(
-            self.loop.time(), by, record.id, record.life, record.status, record.outcome, accepted
-        )
+        fact = Answered(self.loop.time(), by, record.id, record.life, record.status, record.outcome, accepted)
         self.history.note(fact)
 
     async def _heal(self) -> None:
@@ -346,17 +346,15 @@ class World:
             waits = store.state is LaneState.PAUSED and store.reason != REBASELINE and healed_for_s > 60.0
             if stopped_by_us or waits:
                 await self.ledger.set_lane(lane, LaneState.ACTIVE)
-            elif store.state is LaneState.QUARANTINED and "rebaseline" in wants and healed_for_s > 5.0:
-                if store.reason == "foreign_nonce_use":
-                    await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)
+            foreign = store.state is LaneState.QUARANTINED and store.reason == "foreign_nonce_use"
+            if foreign and "rebaseline" in wants and healed_for_s > 5.0:
+                await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)
             if "resolve_held" in wants and healed_for_s > 10.0:
                 for record in list(store.records.values()):
                     if record.status is Status.HELD and record.directive is None:
                         verb = ("resign", "kill", "track")[int(record.stream_id[-1]) % 3]
-                        try:
+                        with contextlib.suppress(NotAllowed, NotFound):
                             await self.ledger.resolve(record.id, {"verb": verb, "by": "sim"})
-                        except (NotAllowed, NotFound):
-                            pass
         if not any(s.state is LaneState.ACTIVE for s in self.ledger.stores.values()):
             for lane, store in self.ledger.stores.items():
                 if store.state is LaneState.DRAINING:
@@ -486,10 +484,8 @@ class World:
 
     def _set_lane(self, lane: str, state: LaneState, reason: str) -> None:
         async def carry_out() -> None:
-            try:
+            with contextlib.suppress(NotAllowed, NotFound):
                 await self.ledger.set_lane(lane, state, reason)
-            except (NotAllowed, NotFound):
-                pass
 
         self.loop.create_task(carry_out(), context=self.loop.outside)
 

@@ -1,0 +1,71 @@
+"""`python -m tests.sim`: many schedules, one schedule again, or the mutants.
+
+Exit codes: 0 every promise held (and every mutant was caught), 1 one did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from tests.sim.coverage import table
+from tests.sim.plan import draw
+from tests.sim.runner import Total, progress_line, run_many
+
+SCHEDULES = 100_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=SCHEDULES, help=f"how many (default {SCHEDULES})")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--seed", type=int, help="run this one schedule and print all that happens in it")
+    parser.add_argument("--mutants", nargs="?", const="all", help="seed bugs, all or the named one, and catch them")
+    parser.add_argument("--seeds", type=int, default=5_000, help="how many schedules each mutant gets")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    told = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of a set of strings is part of a schedule.
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"}
+        )
+    if told.mutants:
+        from tests.sim.hunt import hunt_all
+
+        return hunt_all(None if told.mutants == "all" else told.mutants, told.seeds, told.processes)
+    if told.seed is not None:
+        return replay(told.seed)
+    total = run_many(told.first, told.schedules, processes=told.processes, progress=progress_line)
+    print(file=sys.stderr)
+    print(table(total))
+    if total.failures:
+        explain(total)
+        return 1
+    print("0 lost, 0 duplicated, 0 reordered: every promise held")
+    return 0
+
+
+def replay(seed: int) -> int:
+    from tests.sim.world import run
+
+    result = run(draw(seed), verbose=True)
+    print("\n".join(result.lines or []))
+    for violation in result.violations:
+        print(f"BROKEN: {violation}")
+    return 1 if result.violations else 0
+
+
+def explain(total: Total) -> None:
+    from tests.sim.shrink import shrink, story
+
+    seed = min(total.failures)
+    print(f"seed {seed} breaks a promise; again with: make sim SEED={seed}")
+    for violation in total.failures[seed][:5]:
+        print(f"  {violation}")
+    print("shrunk to:")
+    print(story(shrink(draw(seed))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Hunts the seeded bugs: each gets schedules until one of them breaks a promise."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import time
+from dataclasses import dataclass
+
+from tests.sim.plan import draw
+
+
+@dataclass(frozen=True, slots=True)
+class Catch:
+    name: str
+    seeds: int
+    """How many schedules it took."""
+    seconds: float
+    violation: str | None
+
+    @property
+    def caught(self) -> bool:
+        return self.violation is not None
+
+
+def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
+    from tests.sim.mutants import MUTANTS
+    from tests.sim.world import run
+
+    started = time.monotonic()
+    spent = 0
+    with MUTANTS[name].planted():
+        for seed in range(seeds):
+            result = run(draw(seed))
+            spent += 1
+            if spent % 25 == 0:
+                gc.collect()
+            if result.violations:
+                return Catch(name, spent, time.monotonic() - started, result.violations[0])
+            if time.monotonic() - started > seconds:
+                break
+    return Catch(name, spent, time.monotonic() - started, None)
+
+
+def _hunt(told: tuple[str, int]) -> Catch:
+    return hunt(*told)
+
+
+def hunt_all(only: str | None, seeds: int, processes: int) -> int:
+    from tests.sim.mutants import MUTANTS
+
+    names = [only] if only else list(MUTANTS)
+    missed = 0
+    with multiprocessing.get_context("spawn").Pool(min(processes, len(names))) as pool:
+        for catch in pool.imap_unordered(_hunt, [(name, seeds) for name in names]):
+            told = f"caught after {catch.seeds}" if catch.caught else f"NOT CAUGHT in {catch.seeds}"
+            missed += not catch.caught
+            print(f"{catch.name:36} {told:20} {catch.seconds:6.1f} s  {catch.violation or ''}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} mutants caught")
+    return 1 if missed else 0
