@@ -358,8 +358,11 @@ def on_a_fast_server(make_server) -> Iterator[None]:
 WALKS = int(os.environ.get("TXMANAGER_WALKS", "50"))
 """More of them find rarer things: try a thousand after a change of a script."""
 
+PHASES = [Phase.reuse, Phase.generate] + ([Phase.shrink] if "TXMANAGER_WALKS" in os.environ else [])
+"""A failing walk is made short only when somebody asked for many: it can take minutes."""
+
 long_walks = settings(
-    max_examples=WALKS, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    phases=PHASES, max_examples=WALKS, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

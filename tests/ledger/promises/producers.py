@@ -311,6 +311,15 @@ async def cancel_of_an_inflight_intent_asks_its_owner_once(stage: Stage) -> None
 
 
 @promise
+async def cancel_of_a_held_intent_keeps_the_operators_word(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    write = await stage.held(fence)
+    await stage.ledger.resolve(write.id, {"verb": "track"})
+    record = await stage.ledger.cancel(write.id)
+    assert (record.status, record.cancel_requested, record.directive) == (Status.HELD, True, {"verb": "track"})
+
+
+@promise
 async def cancel_of_a_final_intent_is_not_allowed(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [write] = await stage.settled(fence)

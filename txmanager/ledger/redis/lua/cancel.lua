@@ -8,7 +8,7 @@
 --@include _finish
 local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c')
 if record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
-redis.call('HDEL', KEYS[6], 'd') -- needs no memory, as everything that ends work
+redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 if record[1] == 'queued' then
   finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], record[3], 'cancelled', ARGV[3], '', '', clock())
