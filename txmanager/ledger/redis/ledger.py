@@ -94,6 +94,7 @@ class RedisLedger:
         return await check_server(self._link, self._durability, self._replicas)
 
     async def close(self) -> None:
+        self._runner.close()
         await self._ears.close()
         await self._link.close()
 

@@ -60,11 +60,14 @@ class Node:
         self._dial = dial
         self._wires: dict[bool, Wire] = {}
         self._opening: dict[bool, asyncio.Task[Wire]] = {}
+        self._closed = False
 
     async def call(self, commands: Sequence[Command], durable: bool) -> list[Any]:
         waits = durable and self._dial.replicas > 0
         wire = self._wires.get(waits)
         if wire is None or wire.closed:
+            if self._closed:
+                raise Unavailable(f"the connection to Redis at {self.address!r} is closed")
             wire = await self._open(waits)
         return await wire.call(commands)
 
@@ -92,6 +95,7 @@ class Node:
             self._wires[waits] = task.result()
 
     def close(self) -> None:
+        self._closed = True
         for task in self._opening.values():
             task.cancel()
         for wire in self._wires.values():

@@ -34,6 +34,11 @@ class Runner:
         self.scripts: dict[str, Script] = {}
         """Scripts of a test's own making, by name; empty in production."""
         self.round_trips = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Nothing is repeated any more."""
+        self._closed = True
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Arg] = (), *, durable: bool = False) -> Any:
         [reply] = await self.run_many([Call(name, keys, args)], durable=durable)
@@ -91,7 +96,7 @@ class Runner:
             except Unconfirmed:
                 raise
             except Unavailable:
-                if loop.time() + pause_s >= until:
+                if self._closed or loop.time() + pause_s >= until:
                     raise
                 await asyncio.sleep(pause_s)
                 pause_s = min(0.2, pause_s * 2)
