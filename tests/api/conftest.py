@@ -8,14 +8,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.api.stage import Stage
+from tests.api.stage import ACCOUNTS, Stage
 from tests.conftest import HasUrl
 from tests.devnet.process import Devnet
 
 
 @pytest.fixture(scope="session")
 def devnet() -> Iterator[Devnet]:
-    with Devnet(block_ms=50, accounts=3, keys=8) as running:
+    with Devnet(block_ms=50, accounts=ACCOUNTS, keys=8) as running:
         yield running
 
 

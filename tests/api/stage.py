@@ -23,6 +23,12 @@ from tests.waiting import until_sync
 ROOT = Path(__file__).parent.parent.parent
 KEY = "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
 
+ACCOUNTS = 24
+RECEIVER, USER, STORM_RECEIVER, FIRST_RELAYER = 1, 2, 3, 4
+"""Accounts of the devnet, by what the tests use them for."""
+
+_relayers: dict[str, int] = {}
+
 TOKENS: dict[str, dict[str, Any]] = {
     "all": {"scopes": ["submit", "read", "operate"]},
     "reader": {"scopes": ["read"]},
@@ -102,11 +108,13 @@ class Stage:
     def __init__(
         self, ledger_url: str, prefix: str, devnet: Devnet, *, api_more: str = "", pool_more: str = "", lanes: int = 4
     ) -> None:
+        # an account of its own: a key that two ledgers know would be used by two owners
+        relayer = _relayers[devnet.url] = _relayers.get(devnet.url, FIRST_RELAYER - 1) + 1
         self.folder = make_folder("api")
         self.devnet = devnet
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.account = devnet.account(0)
+        self.account = devnet.account(relayer)
         self.account_id = str(self.account["account_id"])
         self.config = self.folder / "txmanager.toml"
         keys = [{"account_id": self.account_id, **key} for key in self.account["keys"][:lanes]]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.api.stage import KEY, Stage, bearer
+from tests.api.stage import KEY, USER, Stage, bearer
 from tests.waiting import until_sync
 from txmanager.chains.near import PublicKey
 from txmanager.chains.near import actions as act
@@ -228,7 +228,7 @@ def test_lanes_are_listed_read_and_steered(stage: Stage):
 
 
 def user_delegate(stage: Stage, **changes) -> tuple[act.SignedDelegate, Ed25519Signer]:
-    user = stage.devnet.account(2)
+    user = stage.devnet.account(USER)
     signer = Ed25519Signer.parse(Secret(user["private_key"]))
     told = {
         "sender_id": user["account_id"],

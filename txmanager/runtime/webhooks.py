@@ -193,7 +193,7 @@ class Webhooks:
         return None if 200 <= status < 300 else f"answered {status}"
 
     async def _bury(self, target: Target, id: str, event: Mapping[str, Json], tries: int, problem: str) -> None:
-        self._log.warning("webhook given up", target=target.id, event=id, tries=tries, problem=problem)
+        self._log.warning("webhook given up", target=target.id, event_id=id, tries=tries, problem=problem)
         letter = DeadLetter(f"{id}.{target.name}", target.pool, target.id, event, tries, problem, self._clock())
         await self._mailbox.bury(letter)
 
