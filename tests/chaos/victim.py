@@ -1,0 +1,95 @@
+"""A worker process that kills itself: `python -m tests.chaos.victim '{...}'`.
+
+It is wired like the real program, with one thing more: at the n-th pass of a named point it sends itself SIGKILL, so
+that nothing of Python, no `finally` and no buffer, gets a last word.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import uvloop
+
+from consumers.process import configure_logs, on_stop
+from tests.runtime.stage import lane_of, make_chain
+from txmanager.chains.near import NearChain
+from txmanager.core.chain import SendReply
+from txmanager.core.decide import Policy
+from txmanager.core.models import Attempt, LaneSpec
+from txmanager.ledger.redis import RedisLedger
+from txmanager.runtime.worker import Service, Timing, Worker
+
+POINTS = (
+    "after_take",
+    "after_sign",
+    "after_write_ahead",
+    "between_broadcasts",
+    "after_broadcast",
+    "before_settle",
+    "after_settle",
+)
+
+
+class Trigger:
+    """Counts passes of one point and pulls at the n-th."""
+
+    def __init__(self, point: str | None, nth: int) -> None:
+        self.point, self.left = point, nth
+
+    def __call__(self, name: str) -> None:
+        if name == self.point:
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+TRIGGER = Trigger(None, 0)
+
+
+class Halting(NearChain):
+    """Sends a batch in two halves, with a point in the middle."""
+
+    async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
+        if TRIGGER.point != "between_broadcasts" or len(attempts) < 2:
+            return await super().broadcast(lane, attempts)
+        half = len(attempts) // 2
+        first = await super().broadcast(lane, attempts[:half])
+        TRIGGER("between_broadcasts")
+        if len(first) < half or not first[-1].verdict.sent:
+            return first
+        return first + await super().broadcast(lane, attempts[half:])
+
+
+async def serve(told: dict[str, Any]) -> None:
+    TRIGGER.point, TRIGGER.left = told.get("point"), told.get("nth", 1)
+    chain = make_chain(told["devnet"], told["accounts"], kind=Halting)
+    policy = Policy(window=told.get("window", 8), include_within_ms=500)
+    services = {lane_of(a): Service(LaneSpec(lane_of(a), told["pool"]), chain, policy) for a in told["accounts"]}
+    ledger = RedisLedger(told["redis"], prefix=told["prefix"])
+    lease_ms = told.get("lease_ms", 1000)
+    timing = Timing(lease_ms=lease_ms, margin_ms=lease_ms // 5, poll_s=0.05, grace_s=5.0)
+    worker = Worker(ledger, services, name=told["name"], timing=timing, point=TRIGGER)
+    on_stop(worker.stop)
+    try:
+        await worker.run()
+    finally:
+        await chain.close()
+        await ledger.close()
+    verdicts = {
+        sample.labels["verdict"]: sample.value
+        for family in worker.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "txmanager_sends_total"
+    }
+    print(json.dumps({"event": "ended", "sends": verdicts}), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    configure_logs("info")
+    uvloop.run(serve(json.loads(sys.argv[1])))
+    sys.exit(0)
