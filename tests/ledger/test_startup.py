@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 
@@ -102,7 +101,7 @@ async def test_server_that_is_away_is_named(make_server):
             await start(form.format(f"{HOST}:{port}"), durability="replicas")
 
 
-async def test_wrong_password_is_told_without_showing_it(make_server, make_cluster):
+async def test_wrong_password_is_told_without_showing_it(make_server):
     server = make_server(config=DURABLE, password="right")
     assert await start(server.url) == []
     for url in (f"redis://:guess@{HOST}:{server.port}/0", f"redis://:guess@{HOST}:{server.port}/1"):
@@ -116,14 +115,10 @@ async def test_wrong_password_on_the_waiting_connection_is_not_called_a_shortfal
     """The password changes while a worker runs: its durable calls must say so, not "retry"."""
     server = make_server(password="right")
     ledger = RedisLedger(server.url, durability="replicas", wait_ms=50, timeout_s=1.0)
-    with server.client() as client, suppress(Exception):
+    with server.client() as client:
         client.config_set("requirepass", "other")
     with pytest.raises(Misconfigured, match="credentials"):
-        await ledger.leave("nobody")
-    with pytest.raises(Misconfigured, match="credentials"):
-        await ledger.cancel_probe() if hasattr(ledger, "cancel_probe") else await ledger.runner.run(
-            "heartbeat", ["a{x}", "b{x}"], ("", "", 0), durable=True
-        )
+        await ledger.runner.run("heartbeat", ["a{x}", "b{x}"], ("", "", 0), durable=True)
     await ledger.close()
 
 
@@ -133,8 +128,6 @@ async def test_server_that_is_too_old_is_refused():
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readline():
-            for name in (b"appendfsync", b"no-appendfsync-on-rewrite"):
-                assert name
             await reader.readuntil(b"no-appendfsync-on-rewrite\r\n")
             config = (
                 b"*2\r\n$11\r\nappendfsync\r\n$6\r\nalways\r\n*2\r\n$25\r\nno-appendfsync-on-rewrite\r\n$2\r\nno\r\n"
