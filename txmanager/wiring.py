@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
+from pydantic import BaseModel
+
+from txmanager.chains.evm import KINDS as EVM_KINDS
+from txmanager.chains.evm import EvmChain, EvmNetwork, LaneId, preset
+from txmanager.chains.evm.reading import read as read_evm
+from txmanager.chains.evm.transaction import TransactionSigner
 from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules
 from txmanager.chains.near.reading import read as read_near
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
-from txmanager.core.errors import InvalidSettings
+from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger
 from txmanager.core.mailbox import Mailbox
@@ -26,6 +33,7 @@ from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
 from txmanager.settings.secrets import reveal
+from txmanager.signing.evm_sources import load_evm_keys
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import load_near_keys
 
@@ -62,16 +70,15 @@ def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]
         }
         if not pools:
             continue
-        if network.chain != "near":
-            raise InvalidSettings(f"networks.{network_name}.chain", f"{network.chain} lanes are not served yet")
-        chain, lanes = _near(network_name, network, pools)
+        build = _near if network.chain == "near" else _evm
+        chain, lanes = build(network_name, network, pools)
         chains.append(chain)
         for lane, pool_name in lanes.items():
             if lane in services:
                 raise InvalidSettings(f"pools.{pool_name}.keys", "a key serves two pools; one key is one lane")
             pool = pools[pool_name]
             spec = LaneSpec(lane, pool_name, queue_limit=pool.queue_limit)
-            policy = Policy(window=pool.window, max_inflight=pool.max_inflight)
+            policy = _policy(pool, chain)
             services[lane] = Service(spec, chain, policy)
     return services, chains
 
@@ -84,10 +91,22 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
         if settings.networks[pool.network].chain == "near"
     }
 
+    limits = {
+        name: pool.policy.max_deposit
+        for name, pool in settings.pools.items()
+        if settings.networks[pool.network].chain == "evm"
+    }
+
     def read(kind: str, pool: str, payload: Mapping[str, Json]) -> Reading:
+        chain, elsewhere = ("near", limits) if kind in KINDS else ("evm", rules)
+        if pool in elsewhere:
+            raise InvalidInput("pool", f"{pool!r} is not a pool of a {chain.upper()} network, and {kind} needs one")
+        if chain == "evm":
+            return read_evm(kind, payload, limits.get(pool))
         return read_near(kind, payload, rules.get(pool, ELSEWHERE))
 
-    return {name: Kind(name, model, partial(read, name)) for name, model in KINDS.items()}
+    models: dict[str, type[BaseModel]] = {**KINDS, **EVM_KINDS}
+    return {name: Kind(name, model, partial(read, name)) for name, model in models.items()}
 
 
 def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awaitable[None]]]:
@@ -161,6 +180,45 @@ def _near(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -
     if network.finality is not None:
         facts = NearNetwork(facts.validity_blocks, facts.epoch_blocks, str(network.finality))
     return NearChain(name, endpoints(name, network), signers, policies=policies, settings=facts), lanes
+
+
+def _policy(pool: PoolSettings, chain: Chain) -> Policy:
+    if not isinstance(chain, EvmChain):
+        return Policy(window=pool.window, max_inflight=pool.max_inflight)
+    facts = chain.settings
+    return Policy(
+        window=min(pool.window, facts.window),
+        max_inflight=pool.max_inflight,
+        include_within_ms=int(facts.resend_after_s * 1000),
+        replace_after_ms=int(facts.replace_after_s * 1000),
+    )
+
+
+def evm_network(network: NetworkSettings) -> EvmNetwork:
+    """The preset with what the configuration overrides."""
+    assert network.chain_id is not None
+    facts = preset(network.preset, network.chain_id)
+    given = {name: value for name, value in network.fees.model_dump().items() if value is not None}
+    if network.finality is not None:
+        given["finality"] = network.finality
+    return replace(facts, **given)
+
+
+def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -> tuple[Chain, dict[str, str]]:
+    assert network.chain_id is not None
+    signers: dict[str, TransactionSigner] = {}
+    max_values: dict[str, int | None] = {}
+    lanes: dict[str, str] = {}
+    for pool_name, pool in pools.items():
+        for source in pool.keys:
+            for signer in load_evm_keys(source):
+                lane = str(LaneId(network.chain_id, signer.address))
+                if lane in lanes:
+                    raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.address} is listed twice")
+                signers[lane], max_values[lane], lanes[lane] = signer, pool.policy.max_deposit, pool_name
+    facts = evm_network(network)
+    chain = EvmChain(network.chain_id, endpoints(name, network), signers, settings=facts, max_values=max_values)
+    return chain, lanes
 
 
 def near_policy(policy: PolicySettings) -> NearPolicy:

@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from txmanager.chains.near.policy import SETTLED, HarmlessCall, NearPolicy
 from txmanager.settings import PolicySettings, Settings, load
-from txmanager.settings.models import NEAR_FINALITIES, HarmlessCallSettings
+from txmanager.settings.models import NEAR_FINALITIES, FeeSettings, HarmlessCallSettings
 
 CONFIG = Path(__file__).parent.parent.parent / "config"
 EXAMPLES = sorted(CONFIG.glob("*.toml"))
-EVM_ONLY = {"chain_id"}
+EVM_ONLY = {"chain_id", "preset", "fees", *FeeSettings.model_fields}
 
 
 def test_there_is_an_example_for_every_kind_of_installation():

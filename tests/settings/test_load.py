@@ -112,7 +112,7 @@ def test_settings_are_frozen(write):
             "pools.a.network: names no [networks.x]; add it, or use one of: there is none yet",
         ),
         (NETWORK + "[pools.a]\nnetwork = 'test-net'", "pools.a.account: is required on NEAR"),
-        (POOL + "keys = ['ed25519:3x']", "pools.main.keys[0]: a key source starts with 'file:', 'env:' or 'vault:'"),
+        (POOL + "keys = ['ed25519:3x']", "pools.main.keys[0]: a key source starts with 'file:', 'env:', 'vault:'"),
         (POOL + "window = 200", "pools.main.window: must not exceed max_inflight, which is 128"),
         (POOL + "policy = { max_deposit = 1e24 }", "pools.main.policy.max_deposit: must be whole digits"),
         (POOL + "policy = { max_deposit = -1 }", "pools.main.policy.max_deposit: must be greater than or equal to 0"),

@@ -35,6 +35,7 @@ TYPED: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "/v1/near/delegate-actions": ("near.delegate", {}),
     "/v1/near/transactions": ("near.transaction", {}),
     "/v1/near/recoveries": ("near.recovery", {}),
+    "/v1/evm/transactions": ("evm.transaction", {}),
 }
 """Routes whose body is the payload itself: the kind, and fields that have another name in the payload."""
 

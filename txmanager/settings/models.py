@@ -15,7 +15,8 @@ from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, re
 
 DAY_S = 24 * 3600
 LEDGER_SCHEMES = ("memory", *(tls + form for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster")))
-KEY_SOURCES = ("file:", "env:", "vault:")
+KEY_SOURCES = ("file:", "env:", "vault:", "mnemonic:")
+EVM_WINDOW = 16
 NEAR_FINALITIES = ("FINAL", "EXECUTED", "EXECUTED_OPTIMISTIC")
 
 
@@ -82,11 +83,23 @@ class RpcSettings(Part):
     direct: bool = False
 
 
+class FeeSettings(Part):
+    """EVM: what a preset's numbers are overridden by. Wei per unit of gas."""
+
+    max_fee: Money | None = None
+    min_tip: Money | None = None
+    bump_percent: int | None = Field(default=None, ge=10, le=1000)
+    replace_after_s: float | None = Field(default=None, gt=0)
+    resend_after_s: float | None = Field(default=None, gt=0)
+
+
 class NetworkSettings(Part):
     chain: Literal["near", "evm"]
     rpc: tuple[RpcSettings, ...] = Field(min_length=1)
     finality: str | int | None = None
     chain_id: int | None = Field(default=None, ge=1)
+    preset: Literal["ethereum", "polygon", "arbitrum", "optimism", "base", "hedera", "anvil"] | None = None
+    fees: FeeSettings = FeeSettings()
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
         if self.chain == "near":
@@ -94,12 +107,19 @@ class NetworkSettings(Part):
                 yield InvalidSettings(f"{where}.finality", f"must be one of {', '.join(NEAR_FINALITIES)}")
             if self.chain_id is not None:
                 yield InvalidSettings(f"{where}.chain_id", "belongs to EVM networks; remove it")
+            if self.preset is not None:
+                yield InvalidSettings(f"{where}.preset", "belongs to EVM networks; remove it")
+            if self.fees != FeeSettings():
+                yield InvalidSettings(f"{where}.fees", "belongs to EVM networks; remove it")
             return
         if self.chain_id is None:
             yield InvalidSettings(f"{where}.chain_id", "is required for an EVM network (1 is Ethereum mainnet)")
         depth = self.finality if isinstance(self.finality, int) else None
         if self.finality not in (None, "finalized") and (depth is None or depth < 1):
             yield InvalidSettings(f"{where}.finality", 'must be "finalized" or a number of blocks, at least 1')
+        fees = self.fees
+        if fees.max_fee is not None and fees.max_fee < max(1, fees.min_tip or 0):
+            yield InvalidSettings(f"{where}.fees.max_fee", "must be at least min_tip, and not 0")
 
 
 class HarmlessCallSettings(Part):
@@ -125,7 +145,9 @@ class PolicySettings(Part):
 
 def _key_source(value: str) -> str:
     if not value.startswith(KEY_SOURCES):
-        raise ValueError("a key source starts with 'file:', 'env:' or 'vault:' (never the key itself)")
+        raise ValueError(
+            "a key source starts with 'file:', 'env:', 'vault:' (NEAR) or 'mnemonic:' (EVM), never the key itself"
+        )
     return value
 
 
@@ -165,6 +187,13 @@ class PoolSettings(Part):
             )
         elif network.chain == "near" and not self.account:
             yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
+        elif network.chain == "evm":
+            if self.account is not None:
+                yield InvalidSettings(f"{where}.account", "belongs to NEAR; an EVM key is its own address")
+            if self.window > EVM_WINDOW:
+                yield InvalidSettings(
+                    f"{where}.window", f"must be at most {EVM_WINDOW}: nodes hold no more of an account"
+                )
         if self.window > self.max_inflight:
             yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
         names = [webhook.name for webhook in self.webhooks]

@@ -60,7 +60,12 @@ def _word(value: str) -> str:
     return value.lower()
 
 
-_DIGITS = {"type": "string", "pattern": "^([0-9]{1,78}|0x[0-9a-fA-F]{1,64})$"}
+_DIGITS = {
+    "anyOf": [
+        {"type": "string", "pattern": "^([0-9]{1,80}|0x[0-9a-fA-F]{1,64})$"},
+        {"type": "integer", "minimum": 0},
+    ]
+}
 Address = Annotated[str, AfterValidator(_address), Field(examples=[_BOB])]
 Wei = Annotated[int, _whole(U256_MAX, "wei"), WithJsonSchema(_DIGITS)]
 Gas = Annotated[int, _whole(U64_MAX, "gas"), WithJsonSchema(_DIGITS)]
@@ -71,7 +76,7 @@ Word = Annotated[str, AfterValidator(_word)]
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class AccessEntry(Model):
