@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test run lint format clean chaos
+.PHONY: help install lock test run demo lint format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -46,6 +46,10 @@ run: $(STAMP)  ## Run everything on embedded defaults (ARGS="--port 8090" for op
 
 chaos: $(STAMP)  ## Kill 200 workers with -9 and hold the chain against the promises (KILLS=1000 SEED=7 LANES=4)
 	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),0) --lanes $(or $(LANES),2)
+
+RUNS ?= 1
+demo: $(STAMP)  ## Tell the two-minute story: 500 accounts, retries, a kill -9 (RUNS=20 for twenty times)
+	$(BIN)/txmanager demo --runs $(RUNS) $(ARGS)
 
 lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check .

@@ -15,8 +15,22 @@ from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError, U
 WRONG_SETUP = 2
 """Wrong configuration, a server that is away or refuses us: starting again changes nothing, somebody has to act."""
 
-_GROUPS = ("config", "devnet", "keys")
-_COMMANDS = ("doctor", "up")
+_COMMANDS = {
+    "up": "up",
+    "demo": "demo",
+    "api": "programs",
+    "worker": "programs",
+    "sweeper": "programs",
+    "webhooks": "programs",
+    "submit": "intents",
+    "show": "intents",
+    "cancel": "intents",
+    "resolve": "intents",
+    "watch": "watch",
+    "doctor": "doctor",
+}
+"""Each command and the module that has it, in the order of `--help`."""
+_GROUPS = ("lanes", "keys", "tokens", "config", "devnet")
 
 app = typer.Typer(
     name="txmanager",
@@ -43,13 +57,12 @@ def _options(
 
 
 def _mount() -> None:
-    """Each module of this package is a group (`app`) or a command (a function with the module's name)."""
+    for name, module in _COMMANDS.items():
+        app.command(name)(getattr(importlib.import_module(f"{__name__}.{module}"), name))
     for name in _GROUPS:
         # A group whose parts are not installed is left out; one that fails to import is not.
         if importlib.util.find_spec(f"{__name__}.{name}"):
             app.add_typer(importlib.import_module(f"{__name__}.{name}").app, name=name)
-    for name in _COMMANDS:
-        app.command(name)(getattr(importlib.import_module(f"{__name__}.{name}"), name))
 
 
 _mount()

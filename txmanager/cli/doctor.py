@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from txmanager.cli.options import ConfigFile
-from txmanager.core.errors import InvalidSettings
-from txmanager.settings import Settings, load
+from txmanager.core.errors import InvalidSettings, KeyMissing, TxManagerError
+from txmanager.core.states import LaneState
+from txmanager.settings import NetworkSettings, Settings, load
 
 if TYPE_CHECKING:
     from txmanager.ledger.redis.checks import Finding
 
 COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
+_SKEW_MS = 1_000
+_LOW_YOCTO = 10**24
+"""One NEAR: some hundred account creations."""
 
 
 def doctor(config: ConfigFile = None) -> None:
@@ -38,8 +43,17 @@ async def _findings(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
     from txmanager.ledger.redis.checks import Finding
 
     yield "config", Finding("ok", f"{len(settings.networks)} networks, {len(settings.pools)} pools")
-    for finding in await ledger(settings):
+    told = await ledger(settings)
+    for finding in told:
         yield "ledger", finding
+    if not any(finding.level == "fail" for finding in told):
+        async for part, finding in _inside(settings):
+            yield part, finding
+    for name, network in settings.networks.items():
+        for finding in await nodes(name, network):
+            yield f"network {name}", finding
+    for finding in await keys(settings):
+        yield "keys", finding
 
 
 async def ledger(settings: Settings) -> list[Finding]:
@@ -52,4 +66,134 @@ async def ledger(settings: Settings) -> list[Finding]:
         return [Finding("fail", str(problem), "see `txmanager config check`")]
     if url.startswith("memory:"):
         return [Finding("warn", "the memory ledger forgets everything with its process", "use Redis or Valkey")]
-    return await inspect(url, settings.ledger.durability)
+    return await inspect(url, settings.ledger.durability, replicas=settings.ledger.replicas)
+
+
+async def _inside(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
+    """The server's clock, and what the lanes and workers in it say of themselves."""
+    from txmanager.ledger.redis.checks import Finding
+    from txmanager.wiring import open_ledger
+
+    try:
+        opened = await open_ledger(settings)
+    except TxManagerError as error:
+        yield "ledger", Finding("fail", str(error), "see the lines above")
+        return
+    try:
+        before = time.time_ns() // 1_000_000
+        there = await opened.now_ms()
+        middle = (before + time.time_ns() // 1_000_000) // 2
+        yield "clock", _clock(there - middle)
+        lanes, members = await opened.lanes(), await opened.members()
+        if lanes or settings.pools:
+            yield (
+                "workers",
+                (
+                    Finding("ok", f"{len(members)} alive, {len(lanes)} lanes")
+                    if members
+                    else Finding("warn", "none is alive: intents are accepted and wait", "start `txmanager worker`")
+                ),
+            )
+        for lane in lanes:
+            if lane.state in (LaneState.PAUSED, LaneState.QUARANTINED):
+                level: Any = "fail" if lane.state is LaneState.QUARANTINED else "warn"
+                yield "lanes", Finding(level, f"{lane.id} is {lane.state}: {lane.reason}", "see deploy/RUNBOOK.md")
+    finally:
+        await opened.close()
+
+
+def _clock(skew_ms: int) -> Finding:
+    from txmanager.ledger.redis.checks import Finding
+
+    if abs(skew_ms) < _SKEW_MS:
+        return Finding("ok", "this machine and the ledger agree within a second")
+    ahead = "ahead of" if skew_ms > 0 else "behind"
+    return Finding("warn", f"the ledger is {abs(skew_ms) / 1000:.1f} s {ahead} this machine", "run NTP on both")
+
+
+async def nodes(name: str, network: NetworkSettings) -> list[Finding]:
+    """Each endpoint on its own: one that is away hides behind the others in normal work."""
+    from txmanager.ledger.redis.checks import Finding
+    from txmanager.rpc.http import HttpRpc
+    from txmanager.wiring import endpoints
+
+    try:
+        found = endpoints(name, network)
+    except InvalidSettings as problem:
+        return [Finding("fail", str(problem), "see `txmanager config check`")]
+    findings = []
+    for n, endpoint in enumerate(found):
+        client = HttpRpc([endpoint])
+        began = time.monotonic()
+        try:
+            method = "status" if network.chain == "near" else "eth_chainId"
+            told = await client.call(method, [], timeout=5.0)
+        except TxManagerError as error:
+            findings.append(Finding("fail", f"rpc[{n}]: {error}", f"check networks.{name}.rpc and the node"))
+            continue
+        finally:
+            await client.close()
+        took_ms = (time.monotonic() - began) * 1000
+        findings.append(
+            _near_status(n, told, took_ms) if network.chain == "near" else _evm_chain(n, network, told, took_ms)
+        )
+    return findings
+
+
+def _near_status(n: int, told: Any, took_ms: float) -> Finding:
+    from txmanager.ledger.redis.checks import Finding
+
+    sync = told.get("sync_info", {}) if isinstance(told, dict) else {}
+    if sync.get("syncing"):
+        return Finding("warn", f"rpc[{n}] is still syncing", "wait, or use another node")
+    height = sync.get("latest_block_height", "?")
+    chain = told.get("chain_id", "?") if isinstance(told, dict) else "?"
+    return Finding("ok", f"rpc[{n}] answers in {took_ms:.0f} ms: {chain}, block {height}")
+
+
+def _evm_chain(n: int, network: NetworkSettings, told: Any, took_ms: float) -> Finding:
+    from txmanager.ledger.redis.checks import Finding
+
+    if isinstance(told, str) and int(told, 16) != network.chain_id:
+        return Finding("fail", f"rpc[{n}] serves chain {int(told, 16)}, not {network.chain_id}", "use another node")
+    return Finding("ok", f"rpc[{n}] answers in {took_ms:.0f} ms: chain {network.chain_id}")
+
+
+async def keys(settings: Settings) -> list[Finding]:
+    """What the chain says of every key this machine holds: there, its nonce, its money."""
+    from txmanager.ledger.redis.checks import Finding
+    from txmanager.wiring import build_services
+
+    try:
+        services, chains = build_services(settings)
+    except TxManagerError as problem:
+        return [Finding("fail", str(problem), "check pools.*.keys; a machine without workers needs none")]
+    findings = []
+    try:
+        for lane, service in services.items():
+            try:
+                view = await service.chain.nonce(lane)
+            except KeyMissing:
+                fix = "`txmanager keys provision`, or remove the key from the pool"
+                findings.append(Finding("fail", f"{lane} is not on the chain", fix))
+            except TxManagerError as error:
+                findings.append(Finding("fail", f"{lane}: {error}", "check the network's nodes"))
+            else:
+                findings.append(_key(lane, view.next_nonce, view.balance))
+    finally:
+        for chain in chains:
+            await chain.close()
+    return findings
+
+
+def _key(lane: str, nonce: int, balance: int | None) -> Finding:
+    from txmanager.ledger.redis.checks import Finding
+
+    if balance is None:
+        return Finding("ok", f"{lane} at nonce {nonce}")
+    if lane.startswith("near:"):
+        money = f"{balance / 10**24:.2f} NEAR"
+        if balance < _LOW_YOCTO:
+            return Finding("warn", f"{lane} at nonce {nonce} can spend only {money}", "send it more")
+        return Finding("ok", f"{lane} at nonce {nonce}, can spend {money}")
+    return Finding("ok", f"{lane} at nonce {nonce}, balance {balance}")

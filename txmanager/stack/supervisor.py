@@ -209,11 +209,13 @@ class Stack:
                 if child.name in _STORES:
                     await ends.put(child)
                     return
-                # What dies at once dies again: slower each time.
-                pause = _RESTART_S if loop.time() - began > 30 else min(pause * 2, _RESTART_AT_MOST_S)
+                if loop.time() - began > 30:
+                    pause = _RESTART_S
                 self._say(f"{child.name} {_in_words(child)}; starting it again in {pause:g} s")
                 await asyncio.sleep(pause)
                 await child.start()
+                # What dies at once dies again: slower each time.
+                pause = min(pause * 2, _RESTART_AT_MOST_S)
 
         watching = [asyncio.create_task(watch(child)) for child in self._children]
         try:

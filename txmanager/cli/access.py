@@ -1,0 +1,83 @@
+"""The ledger as operator commands reach it: directly, so that they work when the API does not."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from txmanager.core.errors import InvalidInput, InvalidSettings, NotFound
+from txmanager.core.models import IntentId, Lane, Record, intent_id
+from txmanager.settings import Settings, load
+
+if TYPE_CHECKING:
+    from txmanager.runtime.manager import TxManager
+
+T = TypeVar("T")
+
+
+def with_manager(config: Path | None, work: Callable[[TxManager, Settings], Awaitable[T]]) -> T:
+    """Run `work` against the ledger of the configuration."""
+    settings = load(config)
+    if settings.ledger.reveal_url().startswith("memory:"):
+        raise InvalidSettings("ledger.url", "memory:// lives inside another process; commands need Redis or Valkey")
+
+    async def run() -> T:
+        # Imported here: `--help` should not wait for the ledger's libraries.
+        from txmanager.runtime.manager import TxManager
+        from txmanager.wiring import open_ledger
+
+        ledger = await open_ledger(settings)
+        try:
+            return await work(TxManager(ledger), settings)
+        finally:
+            await ledger.close()
+
+    return asyncio.run(run())
+
+
+async def find_record(manager: TxManager, settings: Settings, key: str, pool: str | None, tenant: str) -> Record:
+    """In the named pool, or in the only one that knows the key."""
+    pools = [pool] if pool is not None else sorted({lane.spec.pool for lane in await manager.ledger.lanes()})
+    pools = pools or sorted(settings.pools)
+    ids: list[IntentId] = [intent_id(key, name, tenant) for name in pools]
+    found = [record for id in ids if (record := await manager.ledger.read(id)) is not None]
+    if not found:
+        where = f"pool {pool!r}" if pool is not None else f"any pool ({', '.join(pools) or 'there is none'})"
+        raise NotFound(f"no intent {key!r} in {where}; it was never accepted, or its retention is over")
+    if len(found) > 1:
+        raise InvalidInput("--pool", f"is needed: {', '.join(record.id.pool for record in found)} all know this key")
+    return found[0]
+
+
+async def find_lane(manager: TxManager, told: str) -> Lane:
+    """By its id, or by any part of it that no other lane has."""
+    lanes = await manager.ledger.lanes()
+    found = [lane for lane in lanes if lane.id == told] or [lane for lane in lanes if told and told in lane.id]
+    if not found:
+        raise NotFound(f"no lane has {told!r} in its id; `txmanager lanes` lists them")
+    if len(found) > 1:
+        raise InvalidInput("LANE", f"{told!r} fits {len(found)} lanes; give more of the id")
+    return found[0]
+
+
+def operator() -> str:
+    """Who asks, for the record."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):
+        return f"operator@{socket.gethostname()}"
+
+
+def confirm(question: str, yes: bool) -> None:
+    if yes:
+        return
+    try:
+        typer.confirm(question, abort=True)
+    except typer.Abort:
+        raise InvalidInput("--yes", "nothing was done: answer y, or give --yes where nobody can") from None

@@ -1,0 +1,167 @@
+"""`txmanager submit|show|cancel|resolve`: one intent, from asking for it to deciding about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from email.message import Message
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import typer
+
+from txmanager.cli.access import confirm, find_record, operator, with_manager
+from txmanager.cli.options import ConfigFile, Key, Pool, Tenant, Yes
+from txmanager.core.errors import InvalidInput, NotAllowed, TxManagerError, Unavailable
+from txmanager.core.models import Record
+from txmanager.settings import Settings, load
+
+if TYPE_CHECKING:
+    from txmanager.runtime.manager import TxManager
+
+TOKEN_VARIABLE = "TXMANAGER_TOKEN"
+
+
+def submit(
+    kind: Annotated[str, typer.Argument(help="For example near.create_account.")],
+    payload: Annotated[str, typer.Argument(help="JSON, @FILE, or - for stdin.")],
+    key: Annotated[str | None, typer.Option(help="The idempotency key; some kinds derive one.")] = None,
+    pool: Annotated[str | None, typer.Option(help="The pool; needed when there are several.")] = None,
+    wait: Annotated[float, typer.Option(min=0, max=600, help="Seconds to wait for the outcome.")] = 30.0,
+    url: Annotated[str | None, typer.Option(help="The API.", show_default="that of the configuration")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar=TOKEN_VARIABLE, help="Its token.", show_default="that of `txmanager up`"),
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Submit an intent over the API and print its record. Run it again: the same key gets the same answer."""
+    told: dict[str, Any] = {"kind": kind, "payload": _payload(payload)}
+    if pool is not None:
+        told["pool"] = pool
+    if url is None:
+        settings = load(config)
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.api.host, settings.api.host)
+        url = f"http://{host}:{settings.api.port}"
+        if token is None and config is not None and (beside := config.parent / "token").exists():
+            token = beside.read_text().strip()
+    headers = {"Content-Type": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    status, answered, record = _post(f"{url.rstrip('/')}/v1/intents?{urlencode({'wait': f'{wait:g}'})}", told, headers)
+    if status >= 400:
+        raise _Answer(status, record)
+    if answered.get("Idempotency-Replayed") == "true":
+        typer.echo("answered from the ledger: this key was accepted before", err=True)
+    typer.echo(json.dumps(record, indent=2))
+    if record["status"] == "failed":
+        raise typer.Exit(1)
+
+
+class _Answer(TxManagerError):
+    """A problem the API answered with, in its own words."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        detail = problem.get("detail") or problem.get("title") or "no reason given"
+        field = problem.get("field")
+        super().__init__(f"{f'{field}: ' if field else ''}{detail} (status {status})")
+
+
+def _payload(text: str) -> dict[str, Any]:
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text()
+        value = json.loads(text)
+    except OSError as error:
+        raise InvalidInput("PAYLOAD", f"cannot read {error.filename}: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidInput("PAYLOAD", f"is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput("PAYLOAD", "must be a JSON object")
+    return value
+
+
+def _post(url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[int, Message, Any]:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput("--url", "must begin with http:// or https://")
+    request = Request(url, json.dumps(body).encode(), dict(headers))
+    try:
+        with urlopen(request, timeout=620) as reply:
+            return reply.status, reply.headers, json.load(reply)
+    except HTTPError as error:
+        try:
+            return error.code, error.headers, json.loads(error.read())
+        except ValueError:
+            return error.code, error.headers, {"detail": error.reason}
+    except (URLError, OSError) as error:
+        why = getattr(error, "reason", error)
+        raise Unavailable(
+            f"cannot reach the API at {url.partition('/v1/')[0]}: {why}; is `txmanager up` running?"
+        ) from None
+
+
+def show(
+    key: Key,
+    pool: Pool = None,
+    tenant: Tenant = "default",
+    config: ConfigFile = None,
+) -> None:
+    """Print everything there is to know of an intent, as JSON."""
+
+    async def read(manager: TxManager, settings: Settings) -> Record:
+        return await find_record(manager, settings, key, pool, tenant)
+
+    _print(with_manager(config, read))
+
+
+def cancel(key: Key, pool: Pool = None, tenant: Tenant = "default", config: ConfigFile = None) -> None:
+    """Withdraw an intent. One that is signed is killed by a no-op, if it has not landed by then."""
+
+    async def work(manager: TxManager, settings: Settings) -> Record:
+        return await manager.cancel((await find_record(manager, settings, key, pool, tenant)).id)
+
+    _print(with_manager(config, work))
+
+
+def resolve(
+    key: Key,
+    verb: Annotated[str, typer.Argument(help="track, settle, kill, resign or fail.")],
+    tx_hash: Annotated[str | None, typer.Option("--hash", help="settle: the transaction that is its effect.")] = None,
+    force: Annotated[
+        bool, typer.Option(help="resign, fail: without proof that the old transaction is dead. May pay twice.")
+    ] = False,
+    yes: Yes = False,
+    pool: Pool = None,
+    tenant: Tenant = "default",
+    config: ConfigFile = None,
+) -> None:
+    """Decide about a held intent; its lane's owner carries it out, with the proof it needs.
+
+    track: look again and go on. settle --hash: this transaction is its effect (verified on chain). kill: end it by a
+    no-op, then fail it. resign: sign it again once the old one is proven dead. fail: the same proof, then give up.
+    """
+    if force:
+        confirm(f"Without proof, the old transaction of {key!r} may still land: an effect twice. Go on?", yes)
+
+    async def work(manager: TxManager, settings: Settings) -> Record:
+        record = await find_record(manager, settings, key, pool, tenant)
+        if record.status.final:
+            raise NotAllowed(f"the intent is {record.status}: final, there is nothing to decide")
+        return await manager.resolve(record.id, verb, operator(), tx_hash=tx_hash, force=force)
+
+    _print(with_manager(config, work))
+
+
+def _print(record: Record) -> None:
+    from txmanager.api.records import record_json
+
+    text = json.dumps(record_json(record), indent=2, default=str)
+    typer.echo(text)

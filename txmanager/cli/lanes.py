@@ -1,0 +1,129 @@
+"""`txmanager lanes`: every signing key's queue, and the operator's verbs for one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from txmanager.cli.access import confirm, find_lane, with_manager
+from txmanager.cli.options import AsJson, ConfigFile, Yes
+from txmanager.core.models import Lane
+from txmanager.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from txmanager.runtime.manager import TxManager
+
+app = typer.Typer(help="The signing keys' queues: list, pause, resume, drain, close, rebaseline.")
+
+LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's id, or a part that no other lane has.")]
+Reason = Annotated[str, typer.Option(help="Why; shown to everybody who looks at the lane.")]
+
+
+@app.callback(invoke_without_command=True)
+def lanes(
+    context: typer.Context,
+    pool: Annotated[str | None, typer.Option(help="Only the lanes of this pool.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """List the lanes: state, queue, owner. With a verb: steer one of them."""
+    if context.invoked_subcommand is not None:
+        return
+
+    async def read(manager: TxManager, settings: Settings) -> list[Lane]:
+        return sorted(await manager.ledger.lanes(pool), key=lambda lane: (lane.spec.pool, lane.id))
+
+    found = with_manager(config, read)
+    if as_json:
+        from txmanager.api.records import lane_json
+
+        typer.echo(json.dumps([lane_json(lane) for lane in found], indent=2, default=str))
+        return
+    if not found:
+        typer.echo("no lane was ever registered; start a worker", err=True)
+        return
+    for line in table(found):
+        typer.echo(line)
+
+
+@app.command()
+def pause(lane: LaneName, reason: Reason = "", config: ConfigFile = None) -> None:
+    """Stop signing; what was sent is still followed, new intents still queue."""
+    _move(config, lane, lambda manager, id: manager.pause(id, reason))
+
+
+@app.command()
+def resume(lane: LaneName, config: ConfigFile = None) -> None:
+    """Let a paused, draining or quarantined lane work again."""
+    _move(config, lane, lambda manager, id: manager.resume(id))
+
+
+@app.command()
+def drain(lane: LaneName, config: ConfigFile = None) -> None:
+    """Route nothing new here and work off what is queued; the step before close."""
+    _move(config, lane, lambda manager, id: manager.drain(id))
+
+
+@app.command()
+def close(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
+    """Retire a drained, empty lane for ever: its key can never serve again."""
+    confirm(f"A closed lane never opens again. Close {lane}?", yes)
+    _move(config, lane, lambda manager, id: manager.close_lane(id))
+
+
+@app.command()
+def rebaseline(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
+    """Go on from the chain's nonce: you vouch that nothing of ours is lost (see the runbook)."""
+    confirm(f"Use this when you know why the nonces of {lane} differ. Go on from the chain's nonce?", yes)
+    _move(config, lane, lambda manager, id: manager.rebaseline(id))
+
+
+def _move(config: Path | None, told: str, act: Callable[[TxManager, str], Awaitable[Lane]]) -> None:
+    async def work(manager: TxManager, settings: Settings) -> tuple[str, Lane]:
+        before = await find_lane(manager, told)
+        await act(manager, before.id)
+        # Read again: the verb's own answer is of the moment before its owner saw it.
+        return before.state, await find_lane(manager, before.id)
+
+    before, after = with_manager(config, work)
+    because = f" ({after.reason})" if after.reason else ""
+    typer.echo(f"{after.id}: {before} -> {after.state}{because}")
+
+
+HEADERS = ("pool", "state", "depth", "in flight", "oldest", "owner", "lane")
+_RIGHT = frozenset({"depth", "in flight", "oldest"})
+
+
+def cells(lane: Lane) -> tuple[str, ...]:
+    owner = lane.owner if lane.lease_ms else "-"
+    depth, inflight = str(lane.depth), str(lane.unfinished)
+    return (lane.spec.pool, lane.state.value, depth, inflight, age(lane.oldest_ms), owner, lane.id)
+
+
+def table(lanes: Sequence[Lane]) -> list[str]:
+    rows = [HEADERS, *map(cells, lanes)]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(HEADERS))]
+    lines = []
+    for number, row in enumerate(rows):
+        lines.append(
+            "  ".join(
+                text.rjust(width) if name in _RIGHT else text.ljust(width)
+                for name, text, width in zip(HEADERS, row, widths, strict=True)
+            ).rstrip()
+        )
+        if number and (lane := lanes[number - 1]).reason:
+            evidence = f" {json.dumps(lane.evidence, default=str)}" if lane.evidence else ""
+            lines.append(f"    {lane.reason}{evidence}")
+    return lines
+
+
+def age(ms: int) -> str:
+    seconds = ms // 1000
+    if seconds < 120:
+        return f"{seconds} s" if ms else "-"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
