@@ -321,6 +321,13 @@ def _check_ends(evidence: Checked, memory: _Memory) -> None:
         if lane is not None and lane.state is LaneState.QUARANTINED:
             evidence.ends["quarantined"] += 1
             continue
+        if (
+            lane is not None
+            and evidence.plan.window == 1
+            and any(r.status is Status.HELD for r in lane.records.values())
+        ):
+            evidence.ends["behind a held one"] += 1
+            continue
         state = f"lane {lane.state} {lane.reason}" if lane is not None else "no lane"
         _say(evidence, 0, f"{id.key} is still {fact.status} ({state})")
 

@@ -5,6 +5,7 @@ A simulator that does not catch them proves nothing. Each says which promise it 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,17 +17,16 @@ from txmanager.chains.near import death
 from txmanager.chains.near import tracker as near_tracker
 from txmanager.core import decide as deciding
 from txmanager.core.chain import Proof, Verdict
-from txmanager.core.decide import Observation, Resign, Settle, Step
+from txmanager.core.decide import Observation, Resign, Settle, Step, Wait
 from txmanager.core.errors import Fenced, TxManagerError
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Lease, Settled, Settlement, Taken, WriteAhead
-from txmanager.core.models import Fence, IntentId, Outcome, Record, failure
+from txmanager.core.models import Fence, IntentId, Outcome, Purpose, Record, failure
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory.homes import Home, Homes
 from txmanager.ledger.memory.lanes import LaneStore
 from txmanager.runtime import tracker as runtime_tracker
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.producer import Producer
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.worker import Worker
 
@@ -176,9 +176,6 @@ def proof_from_two_nodes() -> Sequence[Patch]:
     async def same(ask: Any) -> Any:
         return replace(await identify(ask), node="anybody", head=2**62)
 
-    def nodes(self: death.DeathProver) -> list[Any]:
-        return list(self._rpc.nodes)
-
     prove = death.DeathProver.prove
 
     async def of_any(self: death.DeathProver, lane_id: str, lane: Any, attempts: Any) -> Any:
@@ -186,7 +183,6 @@ def proof_from_two_nodes() -> Sequence[Patch]:
             node.direct = True  # type: ignore[misc]
         return await prove(self, lane_id, lane, attempts)
 
-    del nodes
     return [
         patch.object(death, "_identify", same),
         patch.object(death.DeathProver, "prove", of_any),
@@ -198,8 +194,8 @@ def proof_from_two_nodes() -> Sequence[Patch]:
 def nonce_from_the_chain() -> Sequence[Patch]:
     original = OwnedLane.recover
 
-    async def recover(self: OwnedLane, remembered: Any) -> None:
-        await original(self, remembered)
+    async def recover(self: OwnedLane) -> None:
+        await original(self)
         if self.lane.cursor is not None:
             self.cursor = (await self.insist(lambda: self.chain.nonce(self.id))).next_nonce
             store = self.context.ledger.stores[self.id]  # type: ignore[attr-defined]
@@ -479,17 +475,55 @@ def proof_out_of_thin_air() -> Sequence[Patch]:
     return [patch.object(death.DeathProver, "prove", prove)]
 
 
-@mutant("one queued intent that fails before signing fails for good only in memory")
-def producer_forgets_the_order_of_a_batch() -> Sequence[Patch]:
-    original = Producer._append
+@mutant("an owner whose lease lapsed vouches for a rolled-back ledger by what it remembers")
+def former_owner_vouches() -> Sequence[Patch]:
+    known: dict[tuple[int, str], Any] = {}
+    record, check = Sender._record, OwnedLane._check_history
 
-    async def shuffled(self: Producer, batch: Sequence[Any]) -> None:
-        await original(self, batch)
-        for p in batch:
-            if p.result is None and not p.life:
-                p.life = "lost"
+    async def remember(self: Sender, writes: Sequence[WriteAhead]) -> bool:
+        done = await record(self, writes)
+        lane = self._lane
+        if done:
+            lane.signed_upto = writes[-1].stream_id
+        known[id(lane.context), lane.id] = lane.footing
+        return done
 
-    return [patch.object(Producer, "_append", shuffled)]
+    async def recall(self: OwnedLane, lane: Any, footing: Any) -> None:
+        await check(self, lane, footing or known.get((id(self.context), self.id)))
+
+    return [patch.object(Sender, "_record", remember), patch.object(OwnedLane, "_check_history", recall)]
 
 
-del MUTANTS["producer_forgets_the_order_of_a_batch"]
+@mutant("a worker whose lane ended by itself during a renewal dies of it")
+def worker_dies_with_its_lane() -> Sequence[Patch]:
+    async def give_back(self: Worker, lane: str) -> None:
+        held = self._held.pop(lane)
+        await asyncio.sleep(0)
+        held.task.cancel()
+        await asyncio.gather(held.task, return_exceptions=True)
+        await self._release(held.lane)
+
+    async def release(self: Worker, lane: OwnedLane) -> None:
+        self._held.pop(lane.id)
+        await self._ledger.release(lane.fence)
+
+    return [patch.object(Worker, "_give_back", give_back), patch.object(Worker, "_release", release)]
+
+
+@mutant("what is cancelled in a full window waits for an intent that can never follow")
+def cancelled_in_a_full_window_waits() -> Sequence[Patch]:
+    def instead(record: Record, seen: Observation) -> Step | None:
+        noop = any(a.purpose is Purpose.NOOP for a in record.attempts)
+        stuck = record.cancel_requested and record.live and not noop and not seen.overtaken
+        on_chain = any(s.where in ("included", "final") for s in seen.sightings.values())
+        return Wait("killed by the next intent that lands") if stuck and not on_chain else None
+
+    return [_deciding(instead)]
+
+
+@mutant("a clock that is set back stops the asking after lost transactions")
+def clock_set_back_stops_the_asking() -> Sequence[Patch]:
+    def decide(record: Record, seen: Observation, policy: Any, traits: Any, now: int) -> Step:
+        return deciding.decide(record, replace(seen, sent_at=min(seen.sent_at, now)), policy, traits, now)
+
+    return [patch.object(runtime_tracker, "decide", decide)]

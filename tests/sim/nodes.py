@@ -77,7 +77,7 @@ class SimNetwork(Network):
     def _later(self, delivery: Delivery, fault: str, amount: float) -> Delivery:
         at, order, producer, tx = delivery
         spread = self.rng.random() if fault == "overtake" else 1.0
-        return at + amount * amount * 8_000.0 * spread, order, producer, tx
+        return at + amount * amount * 14_000.0 * spread, order, producer, tx
 
     def check(self, tx: Tx, node: int = 0, *, faults: bool = True) -> None:
         super().check(tx, node, faults=faults)

@@ -68,8 +68,8 @@ _BASE = {
     "rpc_late": 0.015,
     "rpc_error": 0.02,
     "rpc_rate_limit": 0.01,
-    "rpc_refusal": 0.05,
-    "rpc_duplicate": 0.01,
+    "rpc_refusal": 0.2,
+    "rpc_duplicate": 0.05,
     "rpc_slow": 0.02,
     "rpc_crash": 0.004,
     "rpc_pause": 0.002,
@@ -89,7 +89,7 @@ _OFTEN = {
     "server_clock_jump": 0.12,
     "ledger_restart": 0.15,
     "roll_back": 0.05,
-    "node_lag": 0.3,
+    "node_lag": 0.5,
     "stall": 0.12,
     "reorg": 0.3,
     "foreign_use": 0.05,
@@ -97,7 +97,7 @@ _OFTEN = {
     "lane_pause": 0.2,
     "lane_drain": 0.25,
     "lane_add": 0.2,
-    "lane_close": 0.12,
+    "lane_close": 0.3,
     "cancel": 0.35,
     "retry_now": 0.9,
     "producer_crash": 0.3,
@@ -155,7 +155,7 @@ class Plan:
 def draw(seed: int) -> Plan:
     rng = random.Random(f"plan:{seed}")
     lanes = rng.choice((1, 1, 1, 2, 2))
-    fast_collection = rng.random() < 0.12
+    fast_collection, holds_soon = rng.random() < 0.12, rng.random() < 0.15
     short_validity = rng.random() < 0.25
     vouches = rng.random() < 0.7
     heat = rng.choice((0.3, 1.0, 1.0, 2.0, 4.0))
@@ -169,11 +169,17 @@ def draw(seed: int) -> Plan:
         for _ in range(times):
             if rng.random() < chance:
                 events.append(Event(kind, rng.uniform(1.0, chaos_s), rng.random(), rng.random()))
+    if fast_collection and rng.random() < 0.7:
+        # Nodes forget while nobody looks: the only way to meet what was collected.
+        events.append(Event("everybody_down", rng.uniform(2.0, chaos_s / 2), rng.random(), rng.uniform(0.5, 1.0)))
     kinds = {e.kind for e in events}
+    if "lane_close" in kinds:
+        lanes = max(lanes, 2)
     if "roll_back" in kinds:
         # A store that forgets vouches for nothing; whoever rebaselines or adds lanes on top of it vouches in its place.
         vouches = False
-        events = [e for e in events if e.kind not in ("rebaseline", "lane_add", "lane_close")]
+        # And a clock that jumps ends leases early, which a store that forgets can hide.
+        events = [e for e in events if e.kind not in ("rebaseline", "lane_add", "lane_close", "server_clock_jump")]
     nodes = rng.choice((("direct",), ("direct", "direct"), ("balancer",), ("balancer", "direct")))
     return Plan(
         seed=seed,
@@ -187,12 +193,12 @@ def draw(seed: int) -> Plan:
         chaos_s=chaos_s,
         block_ms=rng.choice((600, 1000)),
         validity=rng.randint(12, 30) if short_validity else 86_400,
-        epoch_blocks=8 if fast_collection else 20_000,
+        epoch_blocks=3 if fast_collection else 20_000,
         nodes=nodes,
         lease_ms=rng.choice((3000, 5000)),
         vouches=vouches,
-        hold_after_ms=20_000 if fast_collection or rng.random() < 0.1 else 24 * 3600 * 1000,
-        retention_ms=25_000 if rng.random() < 0.1 else 7 * 24 * 3600 * 1000,
+        hold_after_ms=rng.choice((5_000, 12_000, 20_000)) if fast_collection or holds_soon else 24 * 3600 * 1000,
+        retention_ms=rng.choice((12_000, 25_000)) if rng.random() < 0.15 else 7 * 24 * 3600 * 1000,
         loss=rng.choice((0.0, 0.0, 0.2)),
         same_name=rng.random() < 0.5,
         shuffle=rng.choice((0.0, 0.1)),

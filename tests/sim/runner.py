@@ -40,6 +40,7 @@ def run_seeds(seeds: Iterable[int]) -> Total:
     from tests.sim.world import run  # keys are made and near-kit is imported once per process
 
     total = Total()
+    gc.disable()
     for seed in seeds:
         result = run(draw(seed))
         total.schedules += 1

@@ -31,9 +31,10 @@ from txmanager.devnet import fees
 from txmanager.devnet.genesis import Genesis
 from txmanager.devnet.model import Account, Transfer, Tx
 from txmanager.devnet.network import Config
-from txmanager.runtime.lane import REBASELINE
+from txmanager.runtime.lane import HELD, REBASELINE
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
+from txmanager.runtime.sweeper import Sweeper
 from txmanager.runtime.worker import Service, Timing, Worker
 from txmanager.signing import Ed25519Signer, Secret
 
@@ -76,7 +77,8 @@ class _Seat:
 
 def run(plan: Plan, *, verbose: bool = False) -> Result:
     """Run a whole schedule and judge it. Deterministic: the same plan gives the same result."""
-    gc.disable()
+    collecting = gc.isenabled()
+    gc.disable()  # a collection in the middle would run finalizers at a moment of its own choosing
     loop = VirtualLoop(random.Random(f"loop:{plan.seed}"), plan.shuffle)
     history = History(loop.time, lines=[] if verbose else None)
     logs.listen(history)
@@ -94,6 +96,8 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
         asyncio.set_event_loop(None)
         loop.discard()
         logs.listen(None)
+        if collecting:
+            gc.enable()
     digest = hash(tuple((round(f.at, 6), type(f).__name__) for f in history.facts))
     faults = world.faults
     return Result(plan, violations, faults.struck, faults.cells, ends, loop.steps, loop.time(), history.lines, digest)
@@ -242,13 +246,24 @@ class World:
         self._tick()
         for seat in self.seats:
             self.loop.later(self.rng.uniform(0.0, 0.5), self._start, seat)
+        Process(self.loop, "sweeper").spawn(Sweeper(self.ledger, every_s=6.0, claims_older_than_ms=70_000).run())
         for n, at in enumerate(self.arrivals):
             self.loop.later(at, self._call, n, n % len(self.producers))
         for event in self.plan.events:
             self.loop.later(event.at_s, self._strike, event)
         await asyncio.sleep(self.plan.chaos_s)
-        await self._heal()
+        self._calm()
+        await self._settle_down()
+        if self._forgetful:
+            for n in range(len(self.intents)):  # while some answers are still kept, and some are not
+                self.acknowledged.discard(n)
+                self._call(n, self._living())
+            await self._settle_down()
         await self._ask_all()
+
+    @property
+    def _forgetful(self) -> bool:
+        return self.plan.retention_ms < 3_600_000
 
     def _tick(self) -> None:
         if not self.stalled:
@@ -281,7 +296,8 @@ class World:
         fact = Answered(self.loop.time(), by, record.id, record.life, record.status, record.outcome, accepted)
         self.history.note(fact)
 
-    async def _heal(self) -> None:
+    def _calm(self) -> None:
+        """No more faults; everybody and everything is up again."""
         self.faults.on = False
         self.healing = True
         self.stalled = False
@@ -296,7 +312,10 @@ class World:
                 self._start(seat)
             else:
                 seat.process.thaw()
-        await self._fund()
+        self._fund()
+
+    async def _settle_down(self) -> None:
+        """Give what was accepted a bounded time to end, with operators at work."""
         until = self.loop.time() + HEAL_S
         started = self.loop.time()
         round_ = 0
@@ -329,11 +348,10 @@ class World:
         for store in self.ledger.stores.values():
             if store.state is LaneState.QUARANTINED:
                 continue
+            blocked = self.plan.window == 1 and any(r.status is Status.HELD for r in store.records.values())
             for record in store.records.values():
-                if record.status.final:
-                    return False  # not retired yet
-                if record.status is not Status.HELD:
-                    return False
+                if record.status is not Status.HELD and not (blocked and not record.status.final):
+                    return False  # in flight, or final and not retired yet
         return True
 
     # -- operators
@@ -343,7 +361,8 @@ class World:
         wants = {event.kind for event in self.plan.events}
         for lane, store in list(self.ledger.stores.items()):
             stopped_by_us = store.state is LaneState.PAUSED and store.reason == "operator"
-            waits = store.state is LaneState.PAUSED and store.reason != REBASELINE and healed_for_s > 60.0
+            by_name = store.reason == REBASELINE or store.reason.startswith(HELD)
+            waits = store.state is LaneState.PAUSED and not by_name and healed_for_s > 60.0
             if stopped_by_us or waits:
                 await self.ledger.set_lane(lane, LaneState.ACTIVE)
             foreign = store.state is LaneState.QUARANTINED and store.reason == "foreign_nonce_use"
@@ -360,7 +379,7 @@ class World:
                 if store.state is LaneState.DRAINING:
                     await self.ledger.set_lane(lane, LaneState.ACTIVE)
 
-    async def _fund(self) -> None:
+    def _fund(self) -> None:
         account: Account = self.network.chain.state.get((RELAYER.account_id,))
         if account.amount < 1000 * fees.NEAR:
             self._pay(FUNDER.account_id, SIGNER_OF_FUNDER, RELAYER.account_id, 100_000 * fees.NEAR)
@@ -477,10 +496,7 @@ class World:
         account: Account = self.network.chain.state.get((RELAYER.account_id,))
         left = account.storage_usage * 10**19 + fees.NEAR // 10_000
         self._pay(RELAYER.account_id, ADMIN.public_key, RECEIVER.account_id, account.amount - left - fees.NEAR // 1000)
-        self.loop.later(2.0 + 15.0 * event.b, self._fund_soon)
-
-    def _fund_soon(self) -> None:
-        self.loop.create_task(self._fund(), context=self.loop.outside)
+        self.loop.later(2.0 + 15.0 * event.b, self._fund)
 
     def _set_lane(self, lane: str, state: LaneState, reason: str) -> None:
         async def carry_out() -> None:
@@ -531,7 +547,7 @@ class World:
         def close() -> None:
             if self.ledger.stores[lane].state is LaneState.DRAINING and not self.healing:
                 self._set_lane(lane, LaneState.CLOSED, "operator")
-                self.loop.later(1.0, close)
+                self.loop.later(0.1, close)
 
         self.loop.later(0.5 + 5.0 * event.b, close)
         return None
@@ -595,7 +611,7 @@ class World:
                 record = await self.ledger.read(intent.id)
                 if record is not None:
                     self._answered("end", record, accepted=False)
-            if record is not None and record.status.final and self.plan.retention_ms > 3_600_000:
+            if record is not None and record.status.final and not self._forgetful:
                 try:
                     submitted = await client.submit(replace(intent))
                     self._answered("end", submitted.record, accepted=False)

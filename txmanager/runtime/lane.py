@@ -49,7 +49,8 @@ class Unserved(TxManagerError):
 
 @dataclass(frozen=True, slots=True)
 class Footing:
-    """What an owner remembers of a lane's write position."""
+    """What an owner knows of a lane's write position, as long as its lease has not been over for a moment: what it
+    remembers from before proves nothing, since another owner may have written, and a roll-back hidden it."""
 
     cursor: int | None
     signed_upto: str
@@ -213,20 +214,20 @@ class OwnedLane:
 
     # -- recovery
 
-    async def recover(self, remembered: Footing | None) -> None:
+    async def recover(self) -> None:
         """Make sure that the ledger is the one we know, the chain is where it says, and load what is in flight."""
-        await self._check_history(self.lane, remembered)
+        await self._check_history(self.lane, None)
         if self.lane.cursor is None:
             await self._first_baseline()
         await self.load()
         if self.state is not LaneState.QUARANTINED:
             await self._check_chain()
 
-    async def _check_history(self, lane: Lane, remembered: Footing | None) -> None:
+    async def _check_history(self, lane: Lane, known: Footing | None) -> None:
         """Another history: go on only if nothing of ours can be missing in it."""
         if not lane.moved:
             return
-        whole = remembered is not None and remembered.stands_in(lane)
+        whole = known is not None and known.stands_in(lane)
         evidence = {"stored": lane.replication_id, "found": lane.found_replication_id}
         if self.context.ledger.vouches or whole:
             await self.insist(

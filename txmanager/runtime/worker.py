@@ -21,7 +21,7 @@ from txmanager.core.errors import Fenced, LaneClosed, TxManagerError
 from txmanager.core.ledger import Lease, Ledger, Member
 from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
-from txmanager.runtime.lane import Context, Footing, LeaseLapsed, OwnedLane, Unserved
+from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.retirer import Retirer
 from txmanager.runtime.sender import Sender
@@ -82,7 +82,6 @@ class Worker:
         self._retirer = Retirer(ledger, self.metrics)
         self._context = Context(ledger, self.metrics, clock, self._retirer.add, point)
         self._held: dict[str, _Held] = {}
-        self._remembered: dict[str, Footing] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
         self._declined: dict[str, float] = {}
@@ -164,6 +163,10 @@ class Worker:
         for one, answer in zip(held, answers, strict=True):
             if self._held.get(one.lane.id) is not one:
                 continue  # it ended by itself while the answer was on its way
+            if one.lane.valid_until <= asyncio.get_running_loop().time():
+                # Somebody else may have owned it meanwhile, and a roll-back may have forgotten that: start afresh.
+                self._let_go(one.lane.id)
+                continue
             if answer.word == "fenced":
                 self._log.warning("lane lost", lane=one.lane.id, owner=answer.owner, epoch=answer.epoch)
                 self._let_go(one.lane.id)
@@ -208,18 +211,18 @@ class Worker:
         assert answer.lane is not None
         service = self._services[lane]
         owned = OwnedLane(self._context, service.chain, answer.fence, service.policy, answer.lane, valid_until)
-        task = asyncio.create_task(self._serve(owned, self._remembered.pop(lane, None)))
+        task = asyncio.create_task(self._serve(owned))
         self._held[lane] = _Held(owned, task)
         self._changed.set()
         self.metrics.leases.labels(lane, "won").inc()
 
     # -- one lane
 
-    async def _serve(self, lane: OwnedLane, remembered: Footing | None) -> None:
+    async def _serve(self, lane: OwnedLane) -> None:
         """Work a lane until it is lost, given back or broken; whatever happens, others go on."""
         retry_in_s = 0.0
         try:
-            await lane.recover(remembered)
+            await lane.recover()
             tracker, sender = Tracker(lane, self._timing.poll_s), Sender(lane, self._rng)
             await lane.insist(tracker.look)
             sender.rebroadcast()
@@ -241,7 +244,6 @@ class Worker:
 
     async def _release(self, lane: OwnedLane) -> None:
         self._held.pop(lane.id, None)
-        self._remembered[lane.id] = lane.footing
         try:
             await self._ledger.release(lane.fence)
         except TxManagerError as error:
@@ -255,7 +257,6 @@ class Worker:
             for lane, held in list(self._held.items()):
                 if held.lane.valid_until <= now:
                     held.lane.log.warning("lane stopped", why=f"the lease of lane {lane} was not renewed in time")
-                    self._remembered[lane] = held.lane.footing
                     self._let_go(lane)
             soonest = min((held.lane.valid_until for held in self._held.values()), default=now + self._timing.tick_s)
             await asyncio.sleep(soonest - now)
@@ -280,7 +281,7 @@ class Worker:
         """Pass wake-ups on; a lost one costs at most one tick."""
         while True:
             self._changed.clear()
-            waits = {asyncio.create_task(self._wake()), asyncio.create_task(self._changed.wait())}
+            waits = [asyncio.create_task(self._wake()), asyncio.create_task(self._changed.wait())]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
