@@ -17,6 +17,7 @@ from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerE
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
 from txmanager.core.states import LaneState
+from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
 from txmanager.runtime.lane import REBASELINE
 from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker
@@ -35,7 +36,9 @@ class TxManager:
     ) -> None:
         self.ledger = ledger
         self.producer = Producer(ledger)
-        self.worker = Worker(ledger, services, timing=timing) if services else None
+        self._services = dict(services or {})
+        self._builders = Builders()
+        self.worker = Worker(ledger, services, timing=timing, builders=self._builders) if services else None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -100,6 +103,44 @@ class TxManager:
             raise Unavailable(
                 f"intent {idempotency_key!r} is {record.status} after {timeout_s:g} s; it goes on, ask again"
             )
+        return record.outcome
+
+    async def execute_built(
+        self,
+        lane: str,
+        idempotency_key: str,
+        build: Build,
+        *,
+        build_within_s: float = BUILD_WITHIN_S,
+        timeout_s: float = 60.0,
+        tenant: str = "default",
+    ) -> Outcome:
+        """Let `build` make the transaction once its nonce is known; only in the process that runs the lane.
+
+        A retry with the same key gets the stored outcome and never asks `build` again. The key stands for the call,
+        not for what is built: another `build` under the same key is not noticed.
+        """
+        service = self._services.get(lane)
+        if service is None:
+            raise NotAllowed(f"lane {lane} is not run by this process; execute_built needs its key and its worker here")
+        intent = new_intent(
+            key=idempotency_key,
+            pool=service.spec.pool,
+            kind=KIND,
+            payload={"lane": lane},
+            tenant=tenant,
+            metadata={"build_within_s": build_within_s},
+        )
+        self._builders.add(intent.id, build)
+        try:
+            [submitted] = await self.producer.submit_many([intent], lane=lane)
+            if isinstance(submitted, TxManagerError):
+                raise submitted
+            record = await self.wait(service.spec.pool, idempotency_key, timeout_s, tenant)
+        finally:
+            self._builders.remove(intent.id)
+        if record.outcome is None:
+            raise Unavailable(f"intent {idempotency_key!r} is {record.status} after {timeout_s:g} s; ask again")
         return record.outcome
 
     async def cancel(self, id: IntentId) -> Record:

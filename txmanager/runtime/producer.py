@@ -37,6 +37,8 @@ class _Progress:
     life: str = ""
     born: int = 0
     result: Submitted | TxManagerError | None = None
+    pinned: str = ""
+    """The only lane that will do."""
     avoid: set[str] = field(default_factory=set)
 
 
@@ -61,10 +63,13 @@ class Producer:
             raise result
         return result
 
-    async def submit_many(self, intents: Sequence[Intent]) -> list[Submitted | TxManagerError]:
-        """Accept a batch; each intent has its own result. Intents of one lane keep their order."""
+    async def submit_many(
+        self, intents: Sequence[Intent], *, lane: str = ""
+    ) -> list[Submitted | TxManagerError]:
+        """Accept a batch; each intent has its own result. Intents of one lane keep their order. With `lane`, new ones
+        go to that lane of their pool and to no other."""
         await self._refresh_routes()
-        progress = [_Progress(intent) for intent in intents]
+        progress = [_Progress(intent, pinned=lane) for intent in intents]
         waiting = progress
         for _ in range(_TRIES):
             waiting = [p for p in waiting if p.result is None]
@@ -101,6 +106,9 @@ class Producer:
 
     def _route(self, p: _Progress) -> str | None:
         pool = p.intent.id.pool
+        if p.pinned:
+            routable = any(lane == p.pinned for lane, _ in self._active.get(pool, []))
+            return p.pinned if routable and p.pinned not in p.avoid else None
         if p.avoid:
             lanes = [(lane, weight) for lane, weight in self._active.get(pool, []) if lane not in p.avoid]
             return Router(lanes).choose(p.intent.partition_key)

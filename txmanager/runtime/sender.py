@@ -17,6 +17,7 @@ from txmanager.core.errors import Refused, RolledBack, TxManagerError
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
+from txmanager.runtime.built import NotBuilt
 from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
 
@@ -171,12 +172,17 @@ class Sender:
         ready = await self._prepare(taken)
         if not ready:
             return True
-        with lane.context.metrics.sign_s.time():
-            attempts = await lane.insist(
-                lambda: lane.chain.sign(
-                    lane.id, [p for _, p in ready], lane.cursor, Purpose.FIRST, lane.context.clock()
+        try:
+            with lane.context.metrics.sign_s.time():
+                attempts = await lane.insist(
+                    lambda: lane.chain.sign(
+                        lane.id, [p for _, p in ready], lane.cursor, Purpose.FIRST, lane.context.clock()
+                    )
                 )
-            )
+        except NotBuilt as nothing:
+            await self._fail_unsigned([(t, nothing.error) for t, _ in ready if t.intent.id == nothing.id])
+            lane.fresh = True  # the others of the batch are taken again
+            return True
         lane.context.point("after_sign")
         writes = [
             WriteAhead(t.intent.id, t.life, t.stream_id, attempt)
@@ -311,9 +317,13 @@ class Sender:
             if isinstance(prepared, Impossible):
                 await self._fail_dead(flight, order, dict(prepared.error))
                 return True
-            signed = await lane.insist(
-                lambda: lane.chain.sign(lane.id, [prepared], lane.cursor, Purpose.RESIGN, lane.context.clock())
-            )
+            try:
+                signed = await lane.insist(
+                    lambda: lane.chain.sign(lane.id, [prepared], lane.cursor, Purpose.RESIGN, lane.context.clock())
+                )
+            except NotBuilt as nothing:
+                await self._fail_dead(flight, order, nothing.error)
+                return True
             attempt: Attempt | None = signed[0]
         else:
             attempt = await lane.insist(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))

@@ -11,7 +11,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -21,6 +21,7 @@ from txmanager.core.errors import Fenced, LaneClosed, TxManagerError
 from txmanager.core.ledger import Lease, Ledger, Member
 from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
+from txmanager.runtime.built import Builders, BuildingChain
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.retirer import Retirer
@@ -58,6 +59,12 @@ class _Held:
     task: asyncio.Task[None]
 
 
+def _with_builders(services: Mapping[str, Service], builders: Builders) -> dict[str, Service]:
+    """Every worker knows built intents, if only to fail those whose builder is gone."""
+    chains = {id(s.chain): BuildingChain(s.chain, builders) for s in services.values()}
+    return {lane: replace(service, chain=chains[id(service.chain)]) for lane, service in services.items()}
+
+
 class Worker:
     def __init__(
         self,
@@ -71,11 +78,12 @@ class Worker:
         rng: random.Random | None = None,
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
         point: Callable[[str], None] = lambda _: None,
+        builders: Builders | None = None,
     ) -> None:
         self.name = name or f"worker-{secrets.token_hex(4)}"
         self.metrics = metrics or Metrics()
         self._ledger = ledger
-        self._services = dict(services)
+        self._services = _with_builders(services, builders or Builders())
         self._timing = timing or Timing()
         self._rng = rng or random.Random()
         self._new_token = new_token

@@ -174,6 +174,10 @@ class NearChain:
             self._facts = Facts(views.number(validity, "validity"), views.number(epoch, "epoch_length"))
         return self._facts
 
+    async def recent_block(self) -> str:
+        """The hash of the final block that is signed against now."""
+        return b58_text((await self._head.get()).hash)
+
     async def gas_price(self) -> int:
         return await views.gas_price(self._ask)
 
