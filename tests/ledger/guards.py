@@ -199,7 +199,7 @@ ATTEMPTS = [
     Guard("record_attempts", " and recorded == #writes", "", "write_ahead_that_is_half_recorded_is_refused"),
     Guard(
         "record_attempts",
-        "redis.call('HGET', write.key, 'l') == write.life and ",
+        "record['l'] == write.life and ",
         "",
         "write_ahead_of_another_life_is_not_a_replay",
     ),
@@ -365,7 +365,13 @@ ENDS = [
     Guard("settle", "if not landed or ", "if ", "landed_only_grows_and_compares_as_a_number"),
     Guard("settle", "below(landed, ARGV[3])", "true", "landed_only_grows_and_compares_as_a_number"),
     Guard("settle", "if #a ~= #b then return #a < #b end", "", "landed_only_grows_and_compares_as_a_number"),
-    Guard("settle", "if #finals > 0 then", "if false then", "end_of_an_intent_wakes_its_callers"),
+    Guard(
+        "settle",
+        "redis.call('PUBLISH', ARGV[4], table.concat(finals, '\\n'))",
+        "",
+        "end_of_an_intent_wakes_its_callers",
+    ),
+    Guard("settle", "if record[4] then", "if false then", "end_of_an_intent_takes_the_operators_word_with_it"),
     Guard("settle", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
     Guard(
         "settle",
@@ -373,10 +379,30 @@ ENDS = [
         "",
         _full("settle_and_retire"),
     ),
-    Guard("settle", "redis.call('XACK', queue, 'lane', sid)", "", "group_read_leaves_nothing_pending_that_ended"),
-    Guard("settle", "redis.call('XDEL', queue, sid)", "", "settle_stores_the_outcome_once_and_leaves_the_queue"),
-    Guard("settle", "redis.call('SREM', open, id)", "", "settle_stores_the_outcome_once_and_leaves_the_queue"),
-    Guard("settle", "redis.call('SADD', finals, id)", "", "settle_stores_the_outcome_once_and_leaves_the_queue"),
+    Guard(
+        "settle",
+        "redis.call('XACK', queue, 'lane', unpack(sids, from, to))",
+        "",
+        "group_read_leaves_nothing_pending_that_ended",
+    ),
+    Guard(
+        "settle",
+        "redis.call('XDEL', queue, unpack(sids, from, to))",
+        "",
+        "settle_stores_the_outcome_once_and_leaves_the_queue",
+    ),
+    Guard(
+        "settle",
+        "redis.call('SREM', open, unpack(ids, from, to))",
+        "",
+        "settle_stores_the_outcome_once_and_leaves_the_queue",
+    ),
+    Guard(
+        "settle",
+        "redis.call('SADD', finals, unpack(ids, from, to))",
+        "",
+        "settle_stores_the_outcome_once_and_leaves_the_queue",
+    ),
     Guard("cancel", "record[1] == 'retired' or ", "", "cancel_script_finds_only_the_life_it_was_read_with"),
     Guard("cancel", " or record[2] ~= ARGV[2] then", " then", "cancel_script_finds_only_the_life_it_was_read_with"),
     Guard(
@@ -390,7 +416,12 @@ ENDS = [
     ),
     Guard("cancel", "if not record[4] then", "if true then", "cancel_of_an_inflight_intent_asks_its_owner_once"),
     Guard("cancel", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
-    Guard("cancel", "redis.call('XACK', queue, 'lane', sid)", "", "group_read_leaves_nothing_pending_that_ended"),
+    Guard(
+        "cancel",
+        "redis.call('XACK', queue, 'lane', unpack(sids, from, to))",
+        "",
+        "group_read_leaves_nothing_pending_that_ended",
+    ),
     Guard(
         "cancel",
         "redis.call('HDEL', KEYS[1], 'settling')",

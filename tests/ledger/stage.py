@@ -50,7 +50,10 @@ class Stage:
         return Entry(intent, claimed.life, claimed.born)
 
     async def queued(self, lane: str, count: int = 1) -> list[Entry]:
-        entries = [await self.entry(lane) for _ in range(count)]
+        intents = [self.intent() for _ in range(count)]
+        claims = [Claim(i.id, i.fingerprint, lane, f"life{next(self.names)}") for i in intents]
+        born = await self.ledger.claim(claims)
+        entries = [Entry(i, c.life, c.born) for i, c in zip(intents, born, strict=True)]
         answers = await self.ledger.append(lane, entries)
         assert [a.word for a in answers] == ["appended"] * count
         return entries

@@ -258,3 +258,24 @@ async def settle_takes_final_outcomes_only(stage: Stage) -> None:
                 fence, Settlement(write.id, write.life, "", Outcome(status), {write.attempt.name: {}})
             )
     assert (await stage.read(write)).status is Status.INFLIGHT
+
+
+@promise
+async def end_of_an_intent_takes_the_operators_word_with_it(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    write = await stage.held(fence)
+    await stage.ledger.resolve(write.id, {"verb": "track"})
+    assert (await stage.settle_one(fence, stage.done(write))).word == "settled"
+    assert (await stage.read(write)).directive is None
+
+
+@promise
+async def batch_of_a_thousand_goes_through_every_step(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    batch = await stage.inflight(fence, 1001)
+    answers = await stage.ledger.settle(fence, [stage.done(w) for w in batch], BASE)
+    assert {a.word for a in answers} == {"settled"}
+    assert await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 2000)) == 1001
+    view = await stage.ledger.lane(fence.lane)
+    assert view is not None
+    assert (view.depth, view.unfinished, view.unretired) == (0, 0, 0)

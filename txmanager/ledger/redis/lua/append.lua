@@ -8,6 +8,7 @@
 --@include _event
 local lane = redis.call('HMGET', KEYS[1], 'state', 'limit')
 local now = clock()
+local today = digits(now)
 local depth = redis.call('XLEN', KEYS[2])
 local replies, appended, replayed = {}, false, false
 for i = 4, #KEYS do
@@ -38,14 +39,14 @@ for i = 4, #KEYS do
     local at_ms = string.match(sid, '^%d+') -- the entry's own birth: whoever holds the entry knows it too
     redis.call('HSET', KEYS[i], 's', 'queued', 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4], 'm', ARGV[at + 5],
       'i', sid, 't', at_ms, 'u', at_ms)
-    redis.call('HSET', KEYS[1], 'last', sid)
-    event(KEYS[3], id, 'queued', now, '', '')
+    event(KEYS[3], id, 'queued', today, '', '')
     depth = depth + 1
-    reply, appended = {'appended', sid, 'queued', depth, at_ms}, true
+    reply, appended = {'appended', sid, 'queued', depth, at_ms}, sid
   end
   replies[#replies + 1] = reply
 end
 if appended then
+  redis.call('HSET', KEYS[1], 'last', appended)
   redis.call('PUBLISH', ARGV[2], 'append')
 elseif replayed then
   redis.call('HINCRBY', KEYS[1], 'touch', 1)

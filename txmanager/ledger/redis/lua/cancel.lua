@@ -11,7 +11,8 @@ if record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 if record[1] == 'queued' then
-  finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[1], record[3], 'cancelled', ARGV[3], '', '', clock())
+  finish(KEYS[3], KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(clock()))
+  leave(KEYS[2], KEYS[4], KEYS[5], {ARGV[1]}, {record[3]})
   redis.call('PUBLISH', ARGV[5], ARGV[1])
   return {'cancelled'}
 end

@@ -11,8 +11,8 @@ local record = redis.call('HMGET', KEYS[3], 's', 'l')
 if record[1] == 'retired' or record[2] ~= ARGV[4] then return {'gone'} end
 if record[1] == 'held' then return {'held'} end
 if record[1] ~= 'inflight' then return {'refused', record[1]} end
-local now = clock()
+local now = digits(clock())
 redis.call('HDEL', KEYS[3], 'h') -- needs no memory, as everything that stops work
-redis.call('HSET', KEYS[3], 's', 'held', 'h', ARGV[6], 'u', digits(now))
+redis.call('HSET', KEYS[3], 's', 'held', 'h', ARGV[6], 'u', now)
 event(KEYS[2], ARGV[3], 'held', now, '', ARGV[5])
 return {'held'}

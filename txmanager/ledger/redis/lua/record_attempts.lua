@@ -27,9 +27,11 @@ end
 local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto')
 local recorded = 0
 for _, write in ipairs(writes) do
-  if redis.call('HGET', write.key, 'l') == write.life and redis.call('HEXISTS', write.key, write.field) == 1 then
-    recorded = recorded + 1
-  end
+  local fields = redis.call('HGETALL', write.key)
+  local record = {}
+  for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+  write.record = record
+  if record['l'] == write.life and record[write.field] then recorded = recorded + 1 end
 end
 if recorded > 0 and recorded == #writes then
   redis.call('HINCRBY', KEYS[1], 'touch', 1)
@@ -59,11 +61,9 @@ end
 local last
 local seen = {}
 for _, write in ipairs(writes) do
-  local fields = redis.call('HGETALL', write.key)
-  local record, shares, rival, alive = {}, false, false, false
-  for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
-  for i = 1, #fields, 2 do
-    local name, nonce = string.match(fields[i], '^a:((%d+):.+)$')
+  local record, shares, rival, alive = write.record, false, false, false
+  for field in pairs(record) do
+    local name, nonce = string.match(field, '^a:((%d+):.+)$')
     if nonce then
       local dead = record['d:' .. name] or write.deaths[name]
       if nonce == write.nonce then
@@ -96,13 +96,13 @@ for _, write in ipairs(writes) do
     end
     last = write.nonce
   end
-  write.status, write.record = status, record
+  write.status = status
 end
 
-local now = clock()
+local now, opened = digits(clock()), {}
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: what is written ahead now is what frees memory later
 for _, write in ipairs(writes) do
-  local set = {write.field, write.blob, 'u', digits(now)}
+  local set = {write.field, write.blob, 'u', now}
   for name, proof in pairs(write.deaths) do
     if write.record['a:' .. name] then -- a proof is about bytes that were recorded, never about those to come
       set[#set + 1] = 'd:' .. name
@@ -112,14 +112,17 @@ for _, write in ipairs(writes) do
   if write.purpose ~= 'noop' then
     set[#set + 1] = 's'
     set[#set + 1] = 'inflight'
-    redis.call('HDEL', write.key, 'h')
+    if write.record['h'] then redis.call('HDEL', write.key, 'h') end
   end
   redis.call('HSET', write.key, unpack(set))
   if write.counted == '1' then redis.call('HINCRBY', write.key, 'r', 1) end
-  redis.call('SADD', KEYS[4], write.id)
+  if write.purpose == 'first' then opened[#opened + 1] = write.id end
   if write.purpose ~= 'noop' and write.status ~= 'inflight' then
     event(KEYS[3], write.id, 'inflight', now, write.hash, '')
   end
+end
+for from = 1, #opened, 500 do -- what Lua can unpack has a limit
+  redis.call('SADD', KEYS[4], unpack(opened, from, math.min(from + 499, #opened)))
 end
 redis.call('HSET', KEYS[1], 'cursor', ARGV[4])
 if #firsts > 0 then redis.call('HSET', KEYS[1], 'upto', firsts[#firsts].sid) end

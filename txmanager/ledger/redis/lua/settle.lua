@@ -14,7 +14,7 @@ local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
-local replies, at, now, finals = {'ok'}, 5, clock(), {}
+local replies, at, now, finals, sids = {'ok'}, 5, digits(clock()), {}, {}
 
 local function proven(key, name, status, deaths)
   if name ~= '' then
@@ -40,7 +40,7 @@ for i = 6, #KEYS do
   local deaths, count = {}, tonumber(ARGV[at + 8])
   for d = 1, count do deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d] end
   at = at + 9 + 2 * count
-  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i')
+  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd')
   local before = record[1]
   if before == 'retired' or record[2] ~= life then
     replies[#replies + 1] = {'gone'}
@@ -52,14 +52,19 @@ for i = 6, #KEYS do
     for death, proof in pairs(deaths) do
       if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
     end
-    finish(KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[i], id, record[3], status, outcome, hash, err, now)
+    if record[4] then redis.call('HDEL', KEYS[i], 'd') end -- the operator's word has nothing left to act on
+    finish(KEYS[3], KEYS[i], id, status, outcome, hash, err, now)
     finals[#finals + 1] = id
-    replies[#replies + 1] = {'settled', status, digits(now)}
+    sids[#sids + 1] = record[3]
+    replies[#replies + 1] = {'settled', status, now}
   end
 end
 if ARGV[3] ~= '' then
   local landed = redis.call('HGET', KEYS[1], 'landed')
   if not landed or below(landed, ARGV[3]) then redis.call('HSET', KEYS[1], 'landed', ARGV[3]) end
 end
-if #finals > 0 then redis.call('PUBLISH', ARGV[4], table.concat(finals, '\n')) end
+if #finals > 0 then
+  leave(KEYS[2], KEYS[4], KEYS[5], finals, sids)
+  redis.call('PUBLISH', ARGV[4], table.concat(finals, '\n'))
+end
 return replies
