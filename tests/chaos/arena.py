@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from txmanager.runtime.manager import TxManager
 
 ROOT = Path(__file__).parent.parent.parent
 POOL = "p"
+STUCK_S = 60
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
@@ -247,7 +249,11 @@ async def kill(arena: Arena, kills: int, *, seed: int = 0, report: Any = None) -
     rng.shuffle(plan)
     done: Counter[str] = Counter()
     amount, living = 0, list[Victim]()
+    moved = time.monotonic()
     while sum(done.values()) < kills:
+        if time.monotonic() - moved > STUCK_S:
+            logs = "\n".join(v.log.read_text()[-1500:] for v in living)
+            raise AssertionError(f"nobody died for {STUCK_S} s\n{logs}")
         while plan and len(living) < 2:
             living.append(arena.start(plan.pop(), rng.randint(1, 3)))
         if await arena.unfinished() < 12 * arena.lanes:
@@ -258,6 +264,7 @@ async def kill(arena: Arena, kills: int, *, seed: int = 0, report: Any = None) -
             assert victim.wait() == -signal.SIGKILL, victim.log.read_text()[-2000:]
             assert victim.point is not None
             done[victim.point] += 1
+            moved = time.monotonic()
             if report is not None:
                 report(sum(done.values()), kills, amount)
         await asyncio.sleep(0.02)

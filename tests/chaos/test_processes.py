@@ -7,7 +7,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from tests.chaos.arena import POOL, Arena
+from tests.chaos.arena import POOL, Arena, Victim
 from tests.runtime.stage import lane_of
 from tests.waiting import until
 from txmanager.core.models import new_intent
@@ -110,11 +110,11 @@ async def test_a_stopped_worker_that_wakes_after_its_lease_sends_nothing_twice_a
             await until(taken_over, 15, what="another worker takes over")
             before = len(zombie.told())
             zombie.signal(signal.SIGCONT)
-            await until(
-                lambda z=zombie, b=before: [e for e in z.told()[b:] if e["event"] in ("lane stopped", "lane lost")],  # type: ignore[misc]
-                10,
-                what="the zombie says that it leaves",
-            )
+
+            def leaves(zombie: Victim = zombie, before: int = before) -> bool:
+                return any(e["event"] in ("lane stopped", "lane lost") for e in zombie.told()[before:])
+
+            await until(leaves, 10, what="the zombie says that it leaves")
         verdict = await arena.verdict()
         assert verdict.problems == []
         assert verdict.intents == 60
