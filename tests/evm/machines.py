@@ -142,6 +142,11 @@ class Anvil(Machine):
         common = ["--port", "{port}", "--host", HOST, "--silent", "--mnemonic", PHRASE]
         super().__init__([str(binary), *common, *kept, *arguments], port=port)
 
+    def dumped(self) -> int:
+        """When the state was last written to disk, in nanoseconds; 0 when it never was."""
+        file = self.directory / "state.json"
+        return file.stat().st_mtime_ns if file.exists() else 0
+
     def transactions(self, address: str) -> list[dict[str, Any]]:
         """Every transaction of the address on the chain, in chain order."""
         found = []
