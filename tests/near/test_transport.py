@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -429,3 +430,81 @@ async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path):
     assert made.requests == []
     server.close()
     await client.close()
+
+
+# many questions at once
+
+
+async def test_a_direct_endpoint_gets_questions_pipelined_on_one_connection():
+    held: list[bytes] = []
+
+    async def answers_eight_at_once(peer, request, writer):
+        held.append(reply(request, request["params"]))
+        if len(held) == 8:  # never reached by a client that waits for the first answer
+            writer.write(b"".join(held))
+            held.clear()
+
+    async with peer(answers_eight_at_once) as server:
+        client = rpc(server.url, direct=True)
+        calls = [("m", [i]) for i in range(8)]
+        assert await client.call_each(calls) == [[i] for i in range(8)]
+        assert await client.call_each(calls) == [[i] for i in range(8)]
+        assert server.connections == 1
+        await client.close()
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_one_question_that_fails_fails_alone(direct):
+    async def refuse_third(peer, request, writer):
+        error = {"name": "HANDLER_ERROR", "cause": {"name": "UNKNOWN_TRANSACTION"}}
+        told = {"jsonrpc": "2.0", "id": request["id"], "error": error}
+        body = orjson.dumps(told if request["params"] == [2] else {**told, "error": None, "result": request["params"]})
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+
+    async with peer(refuse_third) as server:
+        client = rpc(server.url, direct=direct)
+        answers = await client.call_each([("m", [i]) for i in range(6)])
+        assert [a for a in answers if not isinstance(a, RpcFailure)] == [[0], [1], [3], [4], [5]]
+        assert isinstance(answers[2], RpcError)
+        assert answers[2].cause == "UNKNOWN_TRANSACTION"
+        await client.close()
+
+
+async def test_a_question_that_hangs_in_a_pipeline_ends_in_time_and_costs_only_what_is_behind_it():
+    async def hang_at_third(peer, request, writer):
+        if request["params"] == [2]:
+            await asyncio.Event().wait()
+        writer.write(reply(request, request["params"]))
+
+    async with peer(hang_at_third) as server:
+        client = rpc(server.url, direct=True)
+        began = time.monotonic()
+        answers = await client.call_each([("m", [i]) for i in range(5)], timeout=0.2)
+        assert time.monotonic() - began < 2
+        assert answers[:2] == [[0], [1]]
+        assert [type(a) for a in answers[2:]] == [TimedOut] * 3
+        assert await client.nodes[0].call("m", [7], timeout=0.2) == [7]  # on a connection of its own
+        await client.close()
+
+
+async def test_questions_to_a_peer_that_closes_after_each_answer_are_all_answered():
+    async def closing(peer, request, writer):
+        writer.write(reply(request, request["params"]))
+        await writer.drain()
+        return True
+
+    async with peer(closing) as server:
+        client = rpc(server.url, direct=True)
+        assert await client.call_each([("m", [i]) for i in range(10)]) == [[i] for i in range(10)]
+        await client.close()
+
+
+async def test_questions_that_one_node_cannot_answer_go_to_the_next():
+    async def busy(peer, request, writer):
+        writer.write(b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n")
+
+    async with peer(busy) as first, peer() as second:
+        client = rpc(first.url, second.url, direct=True)
+        assert await client.call_each([("m", [i]) for i in range(4)]) == [[i] for i in range(4)]
+        assert len(second.requests) == 4
+        await client.close()

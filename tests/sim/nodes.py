@@ -26,6 +26,7 @@ from txmanager.devnet.rpc import Rpc, Wait, timeout_error
 from txmanager.devnet.rpc import RpcError as Refusal
 from txmanager.devnet.views import b58
 from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, RpcFailure, TimedOut
+from txmanager.rpc.protocol import ask_apart
 
 _SENDS = ("broadcast_tx_async", "send_tx")
 _ANY_CALL = tuple(kind for kind in RPC if kind not in ("rpc_refusal", "rpc_duplicate"))
@@ -184,6 +185,11 @@ class SimRpc:
                 last = failure
         assert last is not None
         raise last
+
+    async def call_each(
+        self, calls: Sequence[tuple[str, Any]], *, group: str = "", timeout: float | None = None
+    ) -> list[Any]:
+        return await ask_apart(self.call, calls, group, timeout)
 
     async def send(self, lane: str, method: str, batch: Sequence[Any]) -> list[Any]:
         answers: list[Any] = []

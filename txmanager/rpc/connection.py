@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -61,15 +62,22 @@ class Connection(asyncio.Protocol):
         return len(self._waiting)
 
     def request(self, data: bytes) -> asyncio.Future[Response]:
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        if not self.usable:
-            future.set_exception(self._failure or Closed(f"{self._name}: the connection is closed", False))
-            future.exception()  # of several requests in a row, only the first is waited for
-            return future
-        assert self._transport is not None
-        self._waiting.append(future)
-        self._transport.write(data)
+        [future] = self.request_many([data])
         return future
+
+    def request_many(self, requests: Sequence[bytes]) -> list[asyncio.Future[Response]]:
+        """Pipelined: they leave in one write."""
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[Response]] = [loop.create_future() for _ in requests]
+        if not self.usable:
+            for future in futures:
+                future.set_exception(self._failure or Closed(f"{self._name}: the connection is closed", False))
+                future.exception()  # of several requests in a row, only the first is waited for
+            return futures
+        assert self._transport is not None
+        self._waiting.extend(futures)
+        self._transport.write(b"".join(requests))
+        return futures
 
     def abort(self, why: str = "closed here") -> None:
         self._fail(ConnectionFailed(f"{self._name}: {why}"))

@@ -7,15 +7,23 @@ import random
 from collections.abc import Sequence
 
 from txmanager.core.errors import InvalidSettings
+from txmanager.rpc.batch import Call
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.rpc.errors import CircuitOpen, RateLimited, RpcError, RpcFailure
+from txmanager.rpc.errors import CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut
 from txmanager.rpc.node import HttpNode
-from txmanager.rpc.protocol import Json
+from txmanager.rpc.protocol import Json, ask_apart
 
 _ELSEWHERE = frozenset(
     {"INTERNAL_ERROR", "NO_SYNCED_BLOCKS", "NOT_SYNCED_YET", "UNAVAILABLE_SHARD", "DOES_NOT_TRACK_SHARD"}
 )
 """Errors that speak of the node, not of the question: another node may answer."""
+_UNASKED = CircuitOpen("not asked")
+
+
+def _unanswered(answer: Json | RpcFailure) -> bool:
+    if isinstance(answer, RpcError):
+        return answer.cause in _ELSEWHERE
+    return isinstance(answer, RpcFailure) and not isinstance(answer, TimedOut)
 
 
 class HttpRpc:
@@ -50,6 +58,22 @@ class HttpRpc:
             except RpcFailure as failure:
                 last = failure
         raise last
+
+    async def call_each(
+        self, calls: Sequence[Call], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        """What the first healthy node left unanswered is asked again, each question alone; a time-out is not."""
+        node = next((node for node in self.nodes if node.ready), None)
+        if node is None or len(calls) == 1:
+            answers: list[Json | RpcFailure] = [_UNASKED] * len(calls)
+        else:
+            answers = await node.call_each(calls, group=group, timeout=timeout)
+        again = [n for n, answer in enumerate(answers) if _unanswered(answer)]
+        if again:
+            told = await ask_apart(self.call, [calls[n] for n in again], group, timeout)
+            for n, answer in zip(again, told, strict=True):
+                answers[n] = answer
+        return answers
 
     async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
         # One batch of a lane after the other: two that interleave would overtake each other.

@@ -19,10 +19,10 @@ from txmanager.rpc import batch
 from txmanager.rpc.connection import Closed, Connection, Response, connect
 from txmanager.rpc.endpoint import Breaker, Endpoint
 from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut
-from txmanager.rpc.protocol import Json
+from txmanager.rpc.protocol import Json, ask_apart
 
 _PER_GROUP = 16
-_MAX_IDLE = 32
+_MAX_IDLE = 128
 _IDLE_S = 20.0
 _RECONNECTS = 2
 _ONE_BY_ONE_S = 60.0
@@ -93,6 +93,70 @@ class HttpNode:
                 raise answer
         return list(told)
 
+    async def call_each(
+        self, calls: Sequence[batch.Call], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        """The answer to each question, or its own failure: pipelined where the node is direct, else side by side.
+        Behind a question that takes long, those of the same pipeline wait; none longer than the time-out."""
+        if not self._pipelines:
+            return await ask_apart(self.call, calls, group, timeout)
+        depth = self.endpoint.pipeline
+        parts = [calls[start : start + depth] for start in range(0, len(calls), depth)]
+        told = await asyncio.gather(*(self._pipelined(part, group, timeout) for part in parts))
+        return [answer for part in told for answer in part]
+
+    async def _pipelined(
+        self, calls: Sequence[batch.Call], group: str, timeout: float | None
+    ) -> list[Json | RpcFailure]:
+        seconds = self.endpoint.timeout_s if timeout is None else timeout
+        numbers = [next(self._ids) for _ in calls]
+        requests = [self._encode(number, *call) for number, call in zip(numbers, calls, strict=True)]
+        answers: list[Json | RpcFailure] = []
+        missing: RpcFailure
+        try:
+            self._admit(seconds)
+            async with asyncio.timeout(seconds):
+                async with self._groups[group]:
+                    await self._exchange_many(requests, numbers, answers)
+                    return answers
+        except TimeoutError:
+            missing = TimedOut(f"{self.name}: no answer to {calls[len(answers)][0]} within {seconds:g} s")
+            if not answers:  # else it is the question that takes long, not the node
+                self.breaker.failed()
+        except Closed as closed:
+            self._pipelines_from = max(self._pipelines_from, self._now() + _ONE_BY_ONE_S)
+            missing = closed
+        except RpcFailure as failure:
+            self._note(failure)
+            missing = failure
+        return [*answers, *([missing] * (len(calls) - len(answers)))]
+
+    async def _exchange_many(
+        self, requests: Sequence[bytes], numbers: Sequence[int], answers: list[Json | RpcFailure]
+    ) -> None:
+        while True:
+            connection = self._take_idle() or await self._connect()
+            used = connection.answered > 0
+            try:
+                for number, future in zip(numbers, connection.request_many(requests), strict=True):
+                    response = await future
+                    self.breaker.succeeded()
+                    try:
+                        answers.append(self._read(response, number))
+                    except RpcFailure as failure:
+                        answers.append(failure)
+            except Closed:
+                if used and not answers:
+                    continue
+                raise
+            finally:
+                self._give_back(connection)
+            return
+
+    @property
+    def _pipelines(self) -> bool:
+        return self._now() >= self._pipelines_from
+
     async def _ask(self, data: bytes, what: str, group: str, timeout: float | None) -> Response:
         seconds = self.endpoint.timeout_s if timeout is None else timeout
         self._admit(seconds)
@@ -140,18 +204,23 @@ class HttpNode:
         connection = self._lanes.get(lane)
         if connection is None or not connection.usable:
             connection = self._lanes[lane] = await self._connect()
-        depth = self.endpoint.pipeline if self._now() >= self._pipelines_from else 1
+        depth = self.endpoint.pipeline if self._pipelines else 1
         waiting: deque[tuple[int, asyncio.Future[Response]]] = deque()
         position = len(answers)
         try:
             while len(answers) < len(batch):
-                while position < len(batch) and len(waiting) < depth:
-                    number = next(self._ids)
-                    waiting.append((number, connection.request(self._encode(number, method, batch[position]))))
-                    position += 1
+                if position < len(batch) and len(waiting) <= depth // 2:
+                    more = batch[position : position + depth - len(waiting)]
+                    numbers = [next(self._ids) for _ in more]
+                    requests = [self._encode(number, method, one) for number, one in zip(numbers, more, strict=True)]
+                    waiting.extend(zip(numbers, connection.request_many(requests), strict=True))
+                    position += len(more)
                 number, future = waiting.popleft()
-                async with asyncio.timeout(timeout):
-                    response = await future
+                if future.done():  # most answers of a pipeline arrive together
+                    response = future.result()
+                else:
+                    async with asyncio.timeout(timeout):
+                        response = await future
                 self.breaker.succeeded()
                 answers.append(self._read(response, number))
         except TimeoutError:
@@ -172,14 +241,17 @@ class HttpNode:
                     continue
                 raise
             finally:
-                if connection.outstanding:
-                    connection.abort("given up")
-            if connection.usable and len(self._idle) < _MAX_IDLE:
-                connection.idle_since = self._now()
-                self._idle.append(connection)
-            elif connection.usable:
-                connection.abort("not needed")
+                self._give_back(connection)
             return response
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.outstanding:
+            connection.abort("given up")
+        elif connection.usable and len(self._idle) < _MAX_IDLE:
+            connection.idle_since = self._now()
+            self._idle.append(connection)
+        elif connection.usable:
+            connection.abort("not needed")
 
     def _take_idle(self) -> Connection | None:
         while self._idle:

@@ -49,11 +49,29 @@ class JsonRpc(Protocol):
         """Any healthy node's answer; the next node is asked when one cannot be reached."""
         ...
 
+    async def call_each(
+        self, calls: Sequence[tuple[str, Json]], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        """Many questions at once, each with its own answer or failure."""
+        ...
+
     async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
         """In order on the lane's own connection. Answers a prefix that ends with the first failure."""
         ...
 
     async def close(self) -> None: ...
+
+
+async def ask_apart(
+    call: Callable[..., Awaitable[Json]], calls: Sequence[tuple[str, Json]], group: str, timeout: float | None
+) -> list[Json | RpcFailure]:
+    """Each question by a call of its own, side by side; a failure of the transport is that question's answer."""
+    alone = (call(method, params, group=group, timeout=timeout) for method, params in calls)
+    answers = await asyncio.gather(*alone, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, RpcFailure):
+            raise answer
+    return list(answers)
 
 
 Handler = Callable[[str, Json], "Json | Awaitable[Json]"]
@@ -107,6 +125,11 @@ class InProcessRpc:
 
     async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
         return await self.nodes[0].call(method, params, group=group, timeout=timeout)
+
+    async def call_each(
+        self, calls: Sequence[tuple[str, Json]], *, group: str = "", timeout: float | None = None
+    ) -> list[Json | RpcFailure]:
+        return await ask_apart(self.call, calls, group, timeout)
 
     async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
         async with self._locks.setdefault(lane, asyncio.Lock()):

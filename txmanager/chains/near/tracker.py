@@ -17,10 +17,11 @@ from txmanager.chains.near.policy import SETTLED, STATUSES
 from txmanager.chains.near.views import OPTIMISTIC, mapping, view_lane
 from txmanager.core.chain import UNSEEN, Sighting
 from txmanager.core.models import Attempt, Intent, Purpose
-from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure
+from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure, TimedOut
 from txmanager.rpc.protocol import JsonRpc
 
 _REMEMBERED = 20_000
+_STATUS = "EXPERIMENTAL_tx_status"
 
 
 class Tracker:
@@ -40,45 +41,56 @@ class Tracker:
         key = await view_lane(ask, lane, OPTIMISTIC)
         height = 0 if key is None else key.height
         sightings: list[Sighting] = [UNSEEN] * len(attempts)
-        asked: dict[asyncio.Task[Sighting], int] = {}
-        for position, (intent, attempt) in enumerate(attempts):
+        asked: list[int] = []
+        for position, (_, attempt) in enumerate(attempts):
             if key is not None and attempt.nonce > key.nonce:
                 continue
             before = self._seen.get(attempt.hash)
             if before is not None and key is not None and height < before[0]:
                 sightings[position] = before[1]
                 continue
-            asked[asyncio.create_task(self._one(group, lane, intent, attempt, height))] = position
-        if not asked:
-            return sightings
-        try:
-            done, _ = await asyncio.wait(asked, timeout=self._patience_s)
-        finally:
-            for task in asked:
-                task.cancel()
-        failures = []
-        for task in done:
-            error = task.exception()
-            if error is None:
-                sightings[asked[task]] = task.result()
-            elif isinstance(error, RpcFailure):
-                failures.append(error)
-            else:
-                raise error
-        if len(failures) == len(asked):
+            asked.append(position)
+        failures: list[RpcFailure] = []
+        for position, told in zip(asked, await self._tell(group, lane, [attempts[n][1] for n in asked]), strict=True):
+            try:
+                sightings[position] = self._read(*attempts[position], told, height)
+            except RpcFailure as failure:
+                failures.append(failure)
+        if failures and len(failures) == len(asked):
             raise failures[0]
         return sightings
 
-    async def _one(self, group: str, lane: LaneId, intent: Intent, attempt: Attempt, height: int) -> Sighting:
-        params = {"tx_hash": attempt.hash, "sender_account_id": lane.account_id, "wait_until": "NONE"}
-        try:
-            told = await self._rpc.call(
-                "EXPERIMENTAL_tx_status", params, group=group, timeout=max(self._patience_s, 12.0)
-            )
-        except RpcError as error:
-            if error.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
-                return self._remember(attempt.hash, UNSEEN, height + 1)
-            raise
+    async def _tell(self, group: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Any]:
+        """A node may think for long about a hash it does not know, so those that were asked for and not seen go apart:
+        in one pipeline they would hold up all that follow."""
+        account = lane.account_id
+        calls = [
+            (_STATUS, {"tx_hash": attempt.hash, "sender_account_id": account, "wait_until": "NONE"})
+            for attempt in attempts
+        ]
+        apart = [[n] for n, attempt in enumerate(attempts) if self._missed(attempt)]
+        together = [n for n, attempt in enumerate(attempts) if not self._missed(attempt)]
+        answers: list[Any] = [None] * len(attempts)
+
+        async def ask(some: list[int]) -> None:
+            told = await self._rpc.call_each([calls[n] for n in some], group=group, timeout=self._patience_s)
+            for n, answer in zip(some, told, strict=True):
+                answers[n] = answer
+
+        await asyncio.gather(*map(ask, [together, *apart] if together else apart))
+        return answers
+
+    def _missed(self, attempt: Attempt) -> bool:
+        before = self._seen.get(attempt.hash)
+        return before is not None and before[1].where == "unknown"
+
+    def _read(self, intent: Intent, attempt: Attempt, told: Any, height: int) -> Sighting:
+        if isinstance(told, RpcError) and told.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
+            return self._remember(attempt.hash, UNSEEN, height + 1)
+        if isinstance(told, TimedOut):  # it proves nothing, and is no reason to stop looking at the others
+            return self._remember(attempt.hash, UNSEEN, height)
+        if isinstance(told, RpcFailure):
+            raise told
         status = mapping(told, "a transaction's status").get("final_execution_status")
         if status in self._settled:
             self._seen.pop(attempt.hash, None)

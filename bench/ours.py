@@ -1,0 +1,159 @@
+"""Ours, as a contender: the production ledger, worker and NEAR adapter, unchanged, in one process.
+
+    python -m bench.ours drain|latency --redis URL --rpc PORT --jobs N [--window 16] [--durability none] [--lanes 8]
+
+`drain` accepts all jobs first and then times the worker from its start to the last settlement. `latency` submits
+200 a second and times each from `submit` until a caller in the same process was told that it is final.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import random
+import resource
+import time
+from typing import Any
+
+import structlog
+import uvloop
+
+from txmanager.chains.near import NearChain, NearNetwork
+from txmanager.core.decide import Policy
+from txmanager.core.models import Intent, LaneSpec, new_intent
+from txmanager.ledger.redis import RedisLedger
+from txmanager.rpc.endpoint import Endpoint
+from txmanager.runtime.producer import Producer, Submitted
+from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.signing.ed25519 import Ed25519Signer
+
+POOL = "bench"
+_ABREAST = 200
+
+
+def intent(number: int) -> Intent:
+    call = {
+        "contract_id": "ft.near",
+        "method_name": "ft_transfer",
+        "args": {"receiver_id": "bob.near", "amount": str(number), "memo": "x" * 140},
+        "gas": 30_000_000_000_000,
+        "deposit": "1",
+    }
+    return new_intent(key=f"job-{number}", pool=POOL, kind="near.function_call", payload=call)
+
+
+def services(port: int, lanes: int, window: int, direct: bool) -> tuple[NearChain, dict[str, Service]]:
+    signers = [Ed25519Signer.generate() for _ in range(lanes)]
+    by_lane = {f"near:bench:relayer.near:{signer.public_key}": signer for signer in signers}
+    endpoint = Endpoint(f"http://127.0.0.1:{port}", direct=direct)
+    chain = NearChain("bench", [endpoint], by_lane, settings=NearNetwork(86_400, 43_200))
+    policy = Policy(window=window)
+    return chain, {lane: Service(LaneSpec(lane, POOL), chain, policy) for lane in by_lane}
+
+
+def settled(worker: Worker) -> int:
+    return sum(
+        int(sample.value)
+        for family in worker.metrics.settled.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    )
+
+
+async def submit_all(producer: Producer, jobs: int) -> None:
+    for first in range(0, jobs, _ABREAST):
+        intents = [intent(n) for n in range(first, min(jobs, first + _ABREAST))]
+        for result in await producer.submit_many(intents):
+            assert isinstance(result, Submitted), result
+
+
+async def drain(ledger: RedisLedger, worker: Worker, jobs: int) -> dict[str, Any]:
+    await submit_all(Producer(ledger), jobs)
+    gc.collect()
+    trips, began, spent = ledger.runner.round_trips, time.perf_counter(), time.process_time()
+    running = asyncio.create_task(worker.run())
+    while settled(worker) < jobs:
+        if running.done():
+            await running
+        await asyncio.sleep(0.01)
+    seconds, spent = time.perf_counter() - began, time.process_time() - spent
+    worker.stop()
+    await running
+    return {
+        "seconds": seconds,
+        "per_s": jobs / seconds,
+        "cpu_us": spent / jobs * 1e6,
+        "round_trips": (ledger.runner.round_trips - trips) / jobs,
+        "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+async def latency(ledger: RedisLedger, worker: Worker, jobs: int, rate: float) -> dict[str, Any]:
+    producer, took = Producer(ledger), []
+    running = asyncio.create_task(worker.run())
+    while not worker.ready:
+        await asyncio.sleep(0.01)
+    loop = asyncio.get_running_loop()
+
+    async def one(number: int) -> None:
+        wanted = intent(number)
+        began = time.perf_counter()
+        record = (await producer.submit(wanted)).record
+        while not record.status.final:
+            await ledger.wait_final(record.lane, record.id, 1.0)
+            found = await ledger.read(record.id)
+            assert found is not None
+            record = found
+        took.append(time.perf_counter() - began)
+
+    for warm in range(200):
+        await one(-1 - warm)
+    took.clear()
+    gc.collect()
+    rng, tasks, due = random.Random(1), [], loop.time()
+    for number in range(jobs):
+        due += rng.expovariate(rate)
+        await asyncio.sleep(max(0.0, due - loop.time()))
+        tasks.append(asyncio.create_task(one(number)))
+    await asyncio.gather(*tasks)
+    worker.stop()
+    await running
+    return {"latencies_ms": [round(s * 1000, 3) for s in took]}
+
+
+async def contend(options: argparse.Namespace) -> dict[str, Any]:
+    ledger = RedisLedger(options.redis, prefix="ours", durability=options.durability)
+    await ledger.start()
+    chain, served = services(options.rpc, options.lanes, options.window, not options.balanced)
+    for service in served.values():
+        await ledger.register(service.spec)
+    worker = Worker(ledger, served, timing=Timing())
+    try:
+        if options.mode == "drain":
+            return await drain(ledger, worker, options.jobs)
+        return await latency(ledger, worker, options.jobs, options.rate)
+    finally:
+        await chain.close()
+        await ledger.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("mode", choices=("drain", "latency"))
+    parser.add_argument("--redis", required=True)
+    parser.add_argument("--rpc", type=int, required=True)
+    parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--window", type=int, default=16)
+    parser.add_argument("--lanes", type=int, default=8)
+    parser.add_argument("--durability", default="none")
+    parser.add_argument("--balanced", action="store_true", help="treat the endpoint as one behind a balancer")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    print(json.dumps(uvloop.run(contend(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The processes of a run: a Redis of its own, the sink, the delaying proxy, a contender. All end with their block."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Failed(Exception):
+    """A contender did not finish; the report says so instead of a figure."""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Redis:
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"redis://127.0.0.1:{port}/0"
+        self.client: redis.Redis = redis.Redis(port=port)
+
+    def cpu_s(self) -> float:
+        told = self._info("cpu")
+        return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
+
+    def commands(self) -> int:
+        return int(self._info("stats")["total_commands_processed"])
+
+    def memory(self) -> int:
+        return int(self._info("memory")["used_memory"])
+
+    @property
+    def version(self) -> str:
+        return str(self._info("server")["redis_version"])
+
+    def _info(self, section: str) -> dict[str, Any]:
+        told: dict[str, Any] = self.client.info(section)  # type: ignore[assignment]
+        return told
+
+
+@contextlib.contextmanager
+def redis_server(fsync: str = "everysec") -> Iterator[Redis]:
+    folder, port = tempfile.mkdtemp(prefix="bench-redis-"), _free_port()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
+    command += ["--appendonly", "yes", "--appendfsync", fsync, "--daemonize", "no"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        server = Redis(port)
+        for _ in range(200):
+            with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError):
+                server.client.ping()
+                break
+            time.sleep(0.02)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _printing_its_port(*arguments: str) -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def sink(handler_ms: float = 0.0) -> contextlib.AbstractContextManager[int]:
+    return _printing_its_port("-m", "bench.sink", "--delay-ms", str(handler_ms))
+
+
+def proxy(target: int, rtt_ms: float) -> contextlib.AbstractContextManager[int]:
+    return _printing_its_port("-m", "bench.proxy", str(target), str(rtt_ms))
+
+
+def ask(port: int, method: str) -> Any:
+    """One question to the sink, on a connection of its own."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": []}).encode()
+    with socket.create_connection(("127.0.0.1", port)) as link, link.makefile("rb") as reader:
+        link.sendall(b"POST / HTTP/1.1\r\nHost: sink\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        length = 0
+        while (line := reader.readline()) != b"\r\n":
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        return json.loads(reader.read(length))["result"]
+
+
+def run(command: Sequence[str], timeout_s: float, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """A contender's last line of output, which is JSON."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not done within {timeout_s:g} s") from None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        raise Failed((done.stderr.strip().splitlines() or ["no output"])[-1][:300])
+    told: dict[str, Any] = json.loads(lines[-1])
+    return told

@@ -1,0 +1,187 @@
+"""A JSON-RPC sink that answers like a NEAR node on which everything lands at once, in a process of its own.
+
+    python -m bench.sink [--delay-ms 20]
+
+It prints its port. It counts requests, connections and order violations (a nonce at or below one that the same key
+sent before), and tells them when asked `bench_stats`. It knows no blocks with contents: no proof of death may be
+asked of it. `--delay-ms` is spent in the handler of every send, connection by connection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import resource
+import time
+from collections import Counter
+from typing import Any
+
+import base58
+import httptools
+import orjson
+import uvloop
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+_HASH = "11111111111111111111111111111112"
+_SIGNATURE = 65
+_KEY = 33
+_FIRST_NONCE = 1_000
+
+
+class Ledger:
+    """What the sink remembers: the highest nonce of each key, the hashes it took, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.nonces: dict[bytes, int] = {}
+        self.known: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.violations = 0
+        self.connections = 0
+        self.began = time.monotonic()
+
+    def take(self, transaction: str) -> str:
+        raw = base64.b64decode(transaction)[:-_SIGNATURE]
+        after = 4 + int.from_bytes(raw[:4], "little")
+        key, nonce = raw[after : after + _KEY], int.from_bytes(raw[after + _KEY : after + _KEY + 8], "little")
+        if nonce <= self.nonces.get(key, 0):
+            self.violations += 1
+        self.nonces[key] = max(nonce, self.nonces.get(key, 0))
+        name = base58.b58encode(hashlib.sha256(raw).digest()).decode()
+        self.known.add(name)
+        return name
+
+    @property
+    def height(self) -> int:
+        return 1_000 + int((time.monotonic() - self.began) * 1_000)
+
+    def stats(self) -> dict[str, Any]:
+        spent = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "asked": dict(self.asked),
+            "requests": sum(self.asked.values()),
+            "connections": self.connections,
+            "violations": self.violations,
+            "cpu_s": spent.ru_utime + spent.ru_stime,
+        }
+
+
+def _receipt(name: str, executor: str, status: dict[str, str], following: list[str]) -> dict[str, Any]:
+    outcome = {
+        "logs": [],
+        "receipt_ids": following,
+        "gas_burnt": 223_182_562_500,
+        "tokens_burnt": "22318256250000000000",
+        "executor_id": executor,
+        "status": status,
+        "metadata": {"version": 1, "gas_profile": None},
+    }
+    return {"proof": [], "block_hash": _HASH, "id": name, "outcome": outcome}
+
+
+def _status(name: str) -> dict[str, Any]:
+    receipt = "1111" + name[4:]
+    return {
+        "final_execution_status": "FINAL",
+        "status": {"SuccessValue": ""},
+        "transaction": {"hash": name, "signer_id": "relayer.near", "receiver_id": "ft.near", "nonce": 1, "actions": []},
+        "transaction_outcome": _receipt(name, "relayer.near", {"SuccessReceiptId": receipt}, [receipt]),
+        "receipts_outcome": [_receipt(receipt, "ft.near", {"SuccessValue": ""}, [])],
+        "receipts": [],
+    }
+
+
+class Refused(Exception):
+    pass
+
+
+def answer(ledger: Ledger, method: str, params: Any) -> Any:
+    ledger.asked[method] += 1
+    match method:
+        case "broadcast_tx_async":
+            return ledger.take(params[0])
+        case "EXPERIMENTAL_tx_status":
+            if params["tx_hash"] not in ledger.known:
+                raise Refused("UNKNOWN_TRANSACTION")
+            return _status(params["tx_hash"])
+        case "query" if params["request_type"] == "view_access_key":
+            key = b"\0" + base58.b58decode(params["public_key"].partition(":")[2])
+            nonce = ledger.nonces.get(key, _FIRST_NONCE)
+            return {"nonce": nonce, "permission": "FullAccess", "block_height": ledger.height, "block_hash": _HASH}
+        case "query":
+            return {"amount": "1" + "0" * 30, "block_height": ledger.height, "block_hash": _HASH}
+        case "block":
+            return {"header": {"height": ledger.height, "hash": _HASH, "prev_hash": _HASH}, "chunks": []}
+        case "status":
+            return {"chain_id": "bench"}
+        case "bench_stats":
+            return ledger.stats()
+    raise Refused("METHOD_NOT_FOUND")
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, ledger: Ledger, delay_s: float) -> None:
+        self._ledger = ledger
+        self._delay_s = delay_s
+        self._parser = httptools.HttpRequestParser(self)
+        self._body: list[bytes] = []
+        self._answers: list[bytes] = []
+        self._waits = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._ledger.connections += 1
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+        if self._answers:
+            together, self._answers = b"".join(self._answers), []
+            if self._waits:
+                self._waits = False
+                asyncio.get_running_loop().call_later(self._delay_s, self._transport.write, together)
+            else:
+                self._transport.write(together)
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        asked = orjson.loads(b"".join(self._body))
+        self._body = []
+        if isinstance(asked, list):  # like nearcore: no batches
+            told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}}
+        else:
+            told = self._answer(asked)
+        body = orjson.dumps(told)
+        self._answers.append(_HEAD % (len(body), body))
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self._waits = self._delay_s > 0 and asked["method"] == "broadcast_tx_async"
+        try:
+            return {
+                "jsonrpc": "2.0",
+                "id": asked["id"],
+                "result": answer(self._ledger, asked["method"], asked["params"]),
+            }
+        except Refused as why:
+            error = {"name": "HANDLER_ERROR", "cause": {"name": str(why), "info": {}}, "code": -32000, "message": ""}
+            return {"jsonrpc": "2.0", "id": asked["id"], "error": error}
+
+
+async def serve(delay_s: float) -> None:
+    ledger = Ledger()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(ledger, delay_s), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--delay-ms", type=float, default=0.0)
+    uvloop.run(serve(parser.parse_args().delay_ms / 1000))
+
+
+if __name__ == "__main__":
+    main()
