@@ -23,13 +23,13 @@ HOMES = [
     Guard("claim", "if not home then", "if true then", "first_claim_wins_and_later_ones_learn_lane_and_life"),
     Guard(
         "claim",
-        "if fingerprint ~= ARGV[2] then return {'conflict'} end",
+        "if fingerprint ~= wanted then return {'conflict'} end",
         "",
         "same_key_with_another_payload_is_a_conflict_that_changes_nothing",
     ),
     Guard("claim", "if final ~= '' then", "if false then", "home_retired_and_key_retried_answers_the_stored_result"),
     Guard("claim", "if life == 'alias' then return {'alias', lane} end", "", "alias_answers_with_the_target"),
-    Guard("claim", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
+    Guard("claim", "redis.call('SETRANGE', key, 0, string.sub(home, 1, 1))", "", REPLAY),
     Guard("alias", "if home then", "if false then", "alias_of_a_claimed_key_tells_what_is_there"),
     Guard(
         "alias",
@@ -52,16 +52,16 @@ HOMES = [
     Guard("move", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
     Guard(
         "retire_home",
-        "if life ~= ARGV[3] then return {'other_life'} end",
+        "if living ~= life then return 'other_life' end",
         "",
         "past_of_a_reused_key_never_overwrites_its_new_life",
     ),
     Guard(
         "retire_home", "if final ~= '' then", "if false then", "retire_of_a_record_that_ended_otherwise_changes_nothing"
     ),
-    Guard("retire_home", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
-    Guard("retire_home", "redis.call('ZREM', KEYS[2], '')", "", _full("settle_and_retire")),
-    Guard("retire_home", ", 'PX', ARGV[7])", ")", "homes_and_tombstones_expire"),
+    Guard("retire_home", "redis.call('SETRANGE', key, 0, string.sub(home, 1, 1))", "", REPLAY),
+    Guard("retire_home", "redis.call('ZREM', open, '')", "", _full("settle_and_retire")),
+    Guard("retire_home", ", 'PX', ARGV[1])", ")", "homes_and_tombstones_expire"),
     Guard("forget", "final ~= '' or ", "", "forget_deletes_only_the_claim_that_was_read"),
     Guard("forget", "life ~= ARGV[2] or ", "", "forget_deletes_only_the_claim_that_was_read"),
     Guard("forget", " or born ~= ARGV[3]", "", "forget_deletes_only_the_claim_that_was_read"),

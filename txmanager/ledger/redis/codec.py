@@ -119,15 +119,17 @@ def _build_attempt(nonce: int, hash: str, purpose: str, raw: bytes, body: Json, 
 
 
 def pack_outcome(outcome: Outcome) -> bytes:
-    return dumps(
-        {
-            "status": outcome.status,
-            "tx_hash": outcome.tx_hash,
-            "nonce": None if outcome.nonce is None else str(outcome.nonce),
-            "result": outcome.result,
-            "error": outcome.error,
-        }
-    )
+    return dumps(_outcome_json(outcome))
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, Json]:
+    return {
+        "status": outcome.status,
+        "tx_hash": outcome.tx_hash,
+        "nonce": None if outcome.nonce is None else str(outcome.nonce),
+        "result": outcome.result,
+        "error": outcome.error,
+    }
 
 
 def _outcome(body: Json) -> Outcome:
@@ -183,7 +185,7 @@ def pack_final(record: Record) -> bytes:
             "at": record.created_at,
             "up": record.updated_at,
             "sid": record.stream_id,
-            "outcome": loads(pack_outcome(record.outcome)),
+            "outcome": _outcome_json(record.outcome),
             "hold": record.hold,
             "cancel": record.cancel_requested,
             "resigns": record.resigns,

@@ -17,6 +17,11 @@ class Keys:
     def open_claims(self, home: int) -> str:
         return f"{self.prefix}:{{h{home}}}:open"
 
+    def of_home(self, id: IntentId) -> tuple[str, str]:
+        """Both keys of a claim; the home is a hash, taken once."""
+        home = id.home
+        return f"{self.prefix}:{{h{home}}}:{id}", f"{self.prefix}:{{h{home}}}:open"
+
     def lane(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:lane"
 

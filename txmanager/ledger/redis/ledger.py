@@ -103,7 +103,7 @@ class RedisLedger:
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
         await self._gauge.check()
         calls = [Call("claim", self._home_keys(c.id), (str(c.id), c.fingerprint, c.lane, c.life)) for c in claims]
-        replies = await self._runner.run_many(calls, durable=True)
+        replies = await self._runner.run_joined(calls, durable=True)
         return [self._claimed(c.id, r) for c, r in zip(claims, replies, strict=True)]
 
     async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
@@ -116,7 +116,7 @@ class RedisLedger:
         return self._claimed(id, reply)
 
     def _home_keys(self, id: IntentId) -> tuple[str, str]:
-        return self._keys.home(id), self._keys.open_claims(id.home)
+        return self._keys.of_home(id)
 
     @staticmethod
     def _claimed(id: IntentId, reply: Sequence[bytes]) -> Claimed:
@@ -404,19 +404,11 @@ class RedisLedger:
             Call(
                 "retire_home",
                 self._home_keys(r.id),
-                (
-                    str(r.id),
-                    r.intent.fingerprint,
-                    r.life,
-                    r.lane,
-                    r.created_at,
-                    codec.pack_final(r),
-                    self._retention_ms,
-                ),
+                (str(r.id), r.intent.fingerprint, r.life, r.lane, r.created_at, codec.pack_final(r)),
             )
             for r in records
         ]
-        await self._runner.run_many(calls, durable=True)
+        await self._runner.run_joined(calls, (self._retention_ms,), durable=True)
         by_lane: dict[str, list[Record]] = {}
         for record in records:
             by_lane.setdefault(record.lane, []).append(record)

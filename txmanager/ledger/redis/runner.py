@@ -18,6 +18,8 @@ from txmanager.ledger.redis.scripts import Script, script
 from txmanager.ledger.redis.wire import Command, ReplyError
 
 Arg = str | bytes | int
+_PAGE = 100
+"""How many calls are joined at most: a script of a millisecond makes everybody else wait for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Runner:
 
     async def run_many(self, calls: Sequence[Call], *, durable: bool = False) -> list[Any]:
         """Scripts of any keys; those whose keys may travel together do."""
+        if len(calls) == 1:
+            return await self._patiently(calls, durable)
         groups: dict[int, list[int]] = {}
         for index, call in enumerate(calls):
             groups.setdefault(self._link.group(call.keys[0]), []).append(index)
@@ -58,6 +62,38 @@ class Runner:
                 replies[index] = reply
 
         await asyncio.gather(*(one(indexes) for indexes in groups.values()))
+        return replies
+
+    async def run_joined(
+        self, calls: Sequence[Call], common: Sequence[Arg] = (), *, durable: bool = False
+    ) -> list[Any]:
+        """Calls of one script that takes many: those of one group become one, `common` in front of their arguments.
+
+        Joined calls are atomic together, but nobody may rely on it: in a cluster few of them share a slot.
+        """
+        if len(calls) == 1:
+            [one] = calls
+            [[answer]] = await self.run_many([Call(one.script, one.keys, [*common, *one.args])], durable=durable)
+            return [answer]
+        groups: dict[int, list[list[int]]] = {}
+        for index, call in enumerate(calls):
+            pages = groups.setdefault(self._link.group(call.keys[0]), [[]])
+            if len(pages[-1]) >= _PAGE:
+                pages.append([])
+            pages[-1].append(index)
+        pages = [page for group in groups.values() for page in group]
+        joined = [
+            Call(
+                calls[page[0]].script,
+                [key for index in page for key in calls[index].keys],
+                [*common, *(arg for index in page for arg in calls[index].args)],
+            )
+            for page in pages
+        ]
+        replies: list[Any] = [None] * len(calls)
+        for page, answers in zip(pages, await self.run_many(joined, durable=durable), strict=True):
+            for index, answer in zip(page, answers, strict=True):
+                replies[index] = answer
         return replies
 
     async def plain(self, key: str, *commands: Command) -> list[Any]:
