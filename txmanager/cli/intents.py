@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from email.message import Message
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import typer
@@ -54,7 +54,15 @@ def submit(
         headers["Authorization"] = f"Bearer {token}"
     if key is not None:
         headers["Idempotency-Key"] = key
-    status, answered, record = _post(f"{url.rstrip('/')}/v1/intents?{urlencode({'wait': f'{wait:g}'})}", told, headers)
+    until = time.monotonic() + wait
+    while True:
+        left = max(0.0, until - time.monotonic())
+        status, answered, record = _post(f"{url.rstrip('/')}/v1/intents?wait={left:g}", told, headers)
+        pause = float(answered.get("Retry-After") or 1)
+        # Busy or away for a moment: the same key again, as every client may.
+        if status not in (429, 503) or left <= pause:
+            break
+        time.sleep(pause)
     if status >= 400:
         raise _Answer(status, record)
     if answered.get("Idempotency-Replayed") == "true":
@@ -136,7 +144,8 @@ def resolve(
     verb: Annotated[str, typer.Argument(help="track, settle, kill, resign or fail.")],
     tx_hash: Annotated[str | None, typer.Option("--hash", help="settle: the transaction that is its effect.")] = None,
     force: Annotated[
-        bool, typer.Option(help="resign, fail: without proof that the old transaction is dead. May pay twice.")
+        bool,
+        typer.Option("--force", help="resign, fail: without proof that the old transaction is dead. May pay twice."),
     ] = False,
     yes: Yes = False,
     pool: Pool = None,

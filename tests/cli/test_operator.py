@@ -1,0 +1,280 @@
+"""The operator's commands next to a running `txmanager up`, without a single option that says where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.ledger.stage import Stage
+from tests.servers.processes import end, make_folder, remove_folder, spawn
+from tests.stack.running import QUICK, ROOT, Up
+from tests.waiting import until_sync
+from txmanager.cli import main
+from txmanager.ledger.redis import RedisLedger
+
+
+@dataclass(frozen=True)
+class Said:
+    returncode: object
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Said]
+PUBLIC_KEY = f"ed25519:{'1' * 31}2"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Up]:
+    folder = make_folder("operator")
+    running = Up(folder, *QUICK, "--workers", "1")
+    try:
+        yield running.ready()
+    finally:
+        running.end(signal.SIGTERM)
+        remove_folder(folder)
+
+
+def command(cwd: Path, *arguments: str, stdin: str = "", **environment: str) -> Said:
+    """The entry point in this process: a process for each of them would cost a minute of imports."""
+    out, err = io.StringIO(), io.StringIO()
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TXMANAGER")}
+    argv = ["txmanager", *arguments]
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", argv)
+        patch.setattr(sys, "stdin", io.StringIO(stdin))
+        patch.setattr(os, "environ", clean | {"COLUMNS": "200"} | environment)
+        try:
+            main()
+            code: object = 0
+        except SystemExit as ended:
+            code = ended.code
+    return Said(code or 0, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def run(stack) -> Run:
+    """In the folder where `up` was started."""
+    return lambda *arguments, **more: command(stack.data.parent, *arguments, **more)
+
+
+def payload(name: str) -> str:
+    return json.dumps({"new_account_id": f"{name}.dev0.near", "public_key": PUBLIC_KEY})
+
+
+def lanes(run: Run) -> list[dict[str, object]]:
+    return json.loads(run("lanes", "--json").stdout)
+
+
+def test_submit_prints_the_final_record_and_says_when_it_comes_from_the_ledger(run):
+    first = run("submit", "near.create_account", payload("submitted"))
+    assert (first.returncode, first.stderr) == (0, "")
+    record = json.loads(first.stdout)
+    assert record["status"] == "done", record
+    again = run("submit", "near.create_account", "-", stdin=payload("submitted"))
+    assert again.stderr == "answered from the ledger: this key was accepted before\n"
+    assert json.loads(again.stdout) == record
+    shown = run("show", record["idempotency_key"])
+    assert json.loads(shown.stdout) == record
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("near.create_account", "{"), "PAYLOAD: is not JSON"),
+        (("near.create_account", "[]"), "PAYLOAD: must be a JSON object"),
+        (("near.create_account", "@nowhere.json"), "PAYLOAD: cannot read nowhere.json"),
+        (("near.create_account", "{}"), "new_account_id"),
+        (("near.nothing", "{}"), "kind: 'near.nothing' is not one of"),
+        (("near.create_account", "{}", "--url", "ftp://x"), "--url: must begin with http"),
+        (("near.create_account", "{}", "--url", "http://127.0.0.1:1"), "cannot reach the API at http://127.0.0.1:1"),
+        (("near.create_account", "{}", "--token", "txm_wrong"), "the token is not known"),
+    ],
+)
+def test_a_submit_that_cannot_work_is_one_sentence(run, arguments, words):
+    said = run("submit", *arguments)
+    assert said.returncode in (1, 2)
+    assert said.stdout == ""
+    assert words in said.stderr
+    assert said.stderr.count("\n") == 1
+
+
+def test_show_of_an_unknown_key_is_one_sentence(run):
+    said = run("show", "nobody")
+    assert said.returncode == 1
+    assert said.stderr == (
+        "txmanager: no intent 'nobody' in any pool (default); it was never accepted, or its retention is over\n"
+    )
+
+
+def test_lanes_lists_them_and_steers_one_by_a_part_of_its_name(run):
+    listed = run("lanes").stdout.splitlines()
+    assert listed[0].split() == ["pool", "state", "depth", "in", "flight", "oldest", "owner", "lane"]
+    assert [line.split()[:2] for line in listed[1:]] == [["default", "active"]] * 2
+    name = str(lanes(run)[0]["lane"])
+    part = name[-9:-1]
+    said = run("lanes", "pause", part, "--reason", "moving house")
+    assert said.stdout == f"{name}: active -> paused (moving house)\n", said.stderr
+    assert "    moving house" in run("lanes").stdout.splitlines()
+    assert run("lanes", "resume", part).stdout == f"{name}: paused -> active\n"
+
+
+def test_a_pool_without_an_active_lane_refuses_in_words_and_works_again_after_a_resume(run):
+    for lane in lanes(run):
+        assert run("lanes", "pause", str(lane["lane"])).returncode == 0
+    try:
+        said = run("submit", "near.create_account", payload("later"), "--wait", "0.5")
+        assert said.returncode == 1
+        assert "pool 'default' has no active lane; start a worker for it, or resume a lane." in said.stderr
+        doctor = run("doctor")
+        assert doctor.stdout.count("warn  lanes:") == 2
+        assert doctor.returncode == 0
+    finally:
+        for lane in lanes(run):
+            assert run("lanes", "resume", str(lane["lane"])).returncode == 0
+    record = json.loads(run("submit", "near.create_account", payload("later")).stdout)
+    assert record["status"] == "done", record
+    refused = run("resolve", record["idempotency_key"], "track")
+    assert refused.stderr == "txmanager: the intent is done: final, there is nothing to decide\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("lanes", "pause", "near:"), "fits 2 lanes; give more of the id"),
+        (("lanes", "pause", "nothing"), "no lane has 'nothing' in its id"),
+        (("lanes", "close", "LANE", "--yes"), ""),
+        (("lanes", "close", "LANE"), "--yes: nothing was done"),
+        (("lanes", "rebaseline", "LANE"), "--yes: nothing was done"),
+        (("resolve", "nobody", "fail", "--force"), "--yes: nothing was done"),
+    ],
+)
+def test_a_wrong_word_to_a_lane_changes_nothing_and_is_one_sentence(run, arguments, words):
+    before = [(lane["lane"], lane["state"]) for lane in lanes(run)]
+    said = run(*(str(before[0][0]) if word == "LANE" else word for word in arguments))
+    assert said.returncode in (1, 2)
+    assert "Traceback" not in said.stderr
+    assert words in said.stderr
+    assert said.stderr.startswith("txmanager: ") or "[y/N]" in said.stdout
+    assert [(lane["lane"], lane["state"]) for lane in lanes(run)] == before
+
+
+def test_watch_shows_depth_rate_oldest_and_owner(run):
+    said = run("watch", "--times", "2", "--every", "0.3")
+    assert said.returncode == 0, said.stderr
+    for word in ("depth", "in flight", "rate/s", "oldest", "owner", "worker-1", "2 lanes"):
+        assert word in said.stdout, said.stdout
+
+
+def test_doctor_finds_nothing_wrong_with_the_embedded_stack(run):
+    said = run("doctor")
+    assert said.returncode == 0, said.stdout
+    parts = {re.match(r"(\w+) +([\w ]+):", line).groups() for line in said.stdout.splitlines()}  # type: ignore[union-attr]
+    assert parts == {("ok", part) for part in ("config", "ledger", "clock", "workers", "network localnet", "keys")}, (
+        said.stdout
+    )
+    assert "can spend" in said.stdout
+    assert said.stdout.count("at nonce") == 2
+
+
+def test_doctor_names_a_node_that_is_away_and_a_key_that_is_not_on_chain(run, stack, tmp_path):
+    config = stack.data / "txmanager.toml"
+    away = re.sub(r'url = "http://[^"]+"', 'url = "http://127.0.0.1:1"', config.read_text())
+    (tmp_path / "away.toml").write_text(away)
+    said = run("doctor", "--config", str(tmp_path / "away.toml"))
+    assert said.returncode == 2
+    assert "fail  network localnet: rpc[0]: " in said.stdout
+    [keys] = [entry.removeprefix("file:") for entry in tomllib.loads(config.read_text())["pools"]["default"]["keys"]]
+    told = json.loads(Path(keys).read_text())
+    for entry in told:
+        entry["account_id"] = "dev1.near"
+    (tmp_path / "keys.json").write_text(json.dumps(told))
+    missing = config.read_text().replace(keys, str(tmp_path / "keys.json")).replace("dev0.near", "dev1.near")
+    (tmp_path / "missing.toml").write_text(missing)
+    said = run("doctor", "--config", str(tmp_path / "missing.toml"))
+    assert said.returncode == 2
+    assert "is not on the chain (fix: `txmanager keys provision`" in said.stdout
+
+
+def test_a_program_runs_under_its_own_command_and_ends_on_sigterm(stack, tmp_path):
+    log = tmp_path / "worker.log"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TXMANAGER__WORKER__NAME": "by-hand"}
+    child = spawn([sys.executable, "-m", "txmanager", "worker"], log, cwd=stack.data.parent, env=environment)
+    try:
+        until_sync(lambda: "2 alive" in command(stack.data.parent, "doctor").stdout, 30, every=0.5, what="two workers")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0, log.read_text()
+    finally:
+        end(child)
+
+
+async def test_cancel_and_resolve_leave_the_operators_word_in_the_ledger(valkey9, prefix, tmp_path):
+    ledger = RedisLedger(valkey9.url, prefix=prefix)
+    await ledger.start()
+    try:
+        stage = Stage(ledger, lambda *_: None, lambda **_: ledger)
+        fence = await stage.own(await stage.lane())
+        write = await stage.held(fence)
+        where = {"TXMANAGER__LEDGER__URL": valkey9.url, "TXMANAGER__LEDGER__PREFIX": prefix}
+
+        async def say(*arguments: str) -> Said:
+            return await asyncio.to_thread(command, tmp_path, *arguments, **where)
+
+        async def word(*arguments: str) -> Said:
+            return await say("resolve", write.id.key, *arguments)
+
+        shown = json.loads((await say("show", write.id.key)).stdout)
+        assert (shown["status"], shown["error"]["code"]) == ("held", "held")
+        assert (await word("settle", "--hash", "other")).stderr.startswith("txmanager: other is none of the intent's")
+        assert (await word("guess")).stderr.startswith("txmanager: verb: must be one of")
+        assert (await word("track", "--force", "--yes")).stderr.startswith("txmanager: force: only resign and fail")
+        assert (await word("settle", "--hash", write.attempt.hash)).returncode == 0
+        [record] = await ledger.unfinished(fence)
+        assert record.directive is not None
+        assert (record.directive["verb"], record.directive["hash"]) == ("settle", write.attempt.hash)
+        assert "@" in record.directive["by"]
+        assert (await word("fail", "--force", "--yes")).returncode == 0
+        [record] = await ledger.unfinished(fence)
+        assert record.directive is not None
+        assert record.directive["force"] is True
+        [entry] = await stage.queued(fence.lane)
+        assert json.loads((await say("cancel", entry.intent.id.key)).stdout)["status"] == "cancelled"
+        again = await say("cancel", entry.intent.id.key)
+        assert "Traceback" not in again.stderr
+    finally:
+        await ledger.close()
+
+
+def test_a_new_token_fits_its_hash_and_the_configuration(tmp_path):
+    said = command(tmp_path, "tokens", "new", "shop", "--scope", "submit", "--scope", "read")
+    token, _, toml = said.stdout.partition("\n")
+    [entry] = tomllib.loads(toml)["api"]["tokens"]
+    assert entry["sha256"] == hashlib.sha256(token.encode()).hexdigest()
+    assert entry["scopes"] == ["submit", "read"]
+    (tmp_path / "txmanager.toml").write_text(toml)
+    assert command(tmp_path, "config", "check").returncode == 0
+    assert command(tmp_path, "tokens", "hash", stdin=f"{token}\n").stdout == f"{entry['sha256']}\n"
+    assert command(tmp_path, "tokens", "hash", stdin="short\n").returncode == 2
+    assert command(tmp_path, "tokens", "new", "no spaces").returncode == 2
+
+
+def test_commands_without_a_reachable_ledger_are_one_sentence(tmp_path):
+    for arguments in (("lanes",), ("show", "k"), ("watch", "--times", "1"), ("resolve", "k", "track")):
+        said = command(tmp_path, *arguments, TXMANAGER__LEDGER__URL="redis://127.0.0.1:1/0")
+        assert said.returncode == 2
+        assert "cannot reach Redis at 127.0.0.1:1" in said.stderr
+        assert said.stderr.count("\n") == 1
