@@ -85,7 +85,7 @@ class Broadcaster:
 
     def _start(self, node: Node, channel: str, batch: Sequence[Any]) -> asyncio.Task[list[Any | RpcFailure]]:
         key = (node.name, channel)
-        task = self._busy[key] = asyncio.create_task(node.send(channel, SEND, batch))
+        task = self._busy[key] = asyncio.create_task(_send_all(node, channel, batch))
 
         def free(ended: asyncio.Task[list[Any | RpcFailure]]) -> None:
             if self._busy.get(key) is ended:
@@ -99,6 +99,18 @@ class Broadcaster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _send_all(node: Node, channel: str, batch: Sequence[Any]) -> list[Any | RpcFailure]:
+    """Bytes that a node already has are refused with an error, which is no reason to stop there."""
+    answers: list[Any | RpcFailure] = []
+    while len(answers) < len(batch):
+        told = await node.send(channel, SEND, batch[len(answers) :])
+        answers += told
+        last = answers[-1] if told else None
+        if not isinstance(last, RpcFailure) or not classify(last).verdict.sent:
+            break
+    return answers
 
 
 def _replies(attempts: Sequence[Attempt], answers: Sequence[Any | RpcFailure]) -> list[SendReply]:
