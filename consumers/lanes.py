@@ -1,15 +1,15 @@
 """The lane worker: signs and submits for every lane it holds a key of. Run as many as you like.
 
 Two or more share the lanes and take over from each other; each key's nonce sequence has one owner at a time.
+`worker.metrics_port` of the configuration, or `TXMANAGER_METRICS_PORT`, serves metrics for Prometheus.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
-from prometheus_client import start_http_server
-
-from consumers.process import on_stop, run
+from consumers.process import on_stop, run, serve_metrics
 from txmanager.runtime.worker import Worker
 from txmanager.settings import Settings, load
 from txmanager.wiring import build_services, open_ledger, timing
@@ -19,8 +19,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> None:
     services, chains = build_services(settings)
     ledger = await open_ledger(settings)
     worker = Worker(ledger, services, name=settings.worker.name, timing=timing(settings))
-    if metrics_port is not None:
-        start_http_server(metrics_port, addr="127.0.0.1", registry=worker.metrics.registry)
+    serve_metrics(settings.worker.metrics_host, metrics_port or settings.worker.metrics_port, worker.metrics.registry)
     on_stop(worker.stop)
     try:
         await worker.run()
@@ -31,4 +30,5 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(lambda: serve(load())))
+    port = os.environ.get("TXMANAGER_METRICS_PORT")
+    sys.exit(run(lambda: serve(load(), int(port) if port else None)))

@@ -12,8 +12,9 @@ from typing import Any
 
 import structlog
 import uvloop
+from prometheus_client import CollectorRegistry, start_http_server
 
-from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError
+from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, TxManagerError
 
 
 def configure_logs(level: str | None = None) -> None:
@@ -29,6 +30,16 @@ def configure_logs(level: str | None = None) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, name, logging.INFO)),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+
+
+def serve_metrics(host: str, port: int | None, registry: CollectorRegistry) -> None:
+    """For Prometheus, in a thread of its own: a busy loop still answers."""
+    if port is None:
+        return
+    try:
+        start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise InvalidSettings("worker.metrics_port", f"cannot listen at {host}:{port}: {error.strerror}") from None
 
 
 def on_stop(stop: Callable[[], None]) -> None:

@@ -210,6 +210,8 @@ class WorkerSettings(Part):
     pools: tuple[str, ...] | None = None
     lease_s: float = Field(default=10.0, ge=1, le=600)
     grace_s: float = Field(default=30.0, ge=0)
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
 
 
 class TokenLimits(Part):
