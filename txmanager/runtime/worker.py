@@ -10,7 +10,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -27,6 +27,8 @@ from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.retirer import Retirer
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.tracker import Tracker
+
+_ABREAST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +194,20 @@ class Worker:
         surplus = [lane for lane in self._held if lane not in wanted]
         for lane in surplus:
             self._log.info("lane handed over", lane=lane)
-        await asyncio.gather(*(self._give_back(lane) for lane in surplus))
+        await self._in_groups(self._give_back, surplus)
         now = asyncio.get_running_loop().time()
         free = [lane for lane in wanted if lane not in self._held and self._not_before.get(lane, 0.0) <= now]
-        await asyncio.gather(*(self._acquire(lane) for lane in sorted(free)))
+        await self._in_groups(self._acquire, sorted(free))
 
     @staticmethod
     def _wanted_owner(lane: str, members: list[Member]) -> str | None:
         return Router((m.name, 1) for m in members if lane in m.lanes).choose(lane)
+
+    @staticmethod
+    async def _in_groups(step: Callable[[str], Awaitable[None]], lanes: Sequence[str]) -> None:
+        """Many lanes at once, not all: a thousand calls in one loop turn would time each other out."""
+        for start in range(0, len(lanes), _ABREAST):
+            await asyncio.gather(*(step(lane) for lane in lanes[start : start + _ABREAST]))
 
     async def _acquire(self, lane: str) -> None:
         valid_until, loop = self._deadline(), asyncio.get_running_loop()
@@ -320,7 +328,7 @@ class Worker:
         next_tick = loop.time()
         while self._held and loop.time() < until:
             empty = [lane for lane, held in self._held.items() if held.lane.settled]
-            await asyncio.gather(*(self._give_back(lane) for lane in empty), return_exceptions=True)
+            await self._in_groups(self._give_back, empty)
             if loop.time() >= next_tick:
                 next_tick = loop.time() + self._timing.tick_s
                 try:
@@ -328,5 +336,5 @@ class Worker:
                 except TxManagerError as error:
                     self._log.warning("renewal failed", error=str(error))
             await asyncio.sleep(0.02)
-        await asyncio.gather(*(self._give_back(lane) for lane in list(self._held)), return_exceptions=True)
+        await self._in_groups(self._give_back, list(self._held))
         await self._retirer.flush()
