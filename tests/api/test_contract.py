@@ -1,0 +1,50 @@
+"""The OpenAPI document is true: schemathesis attacks every operation it describes and finds nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import httpx
+
+from tests.api.stage import Stage, bearer, token
+from txmanager.api.app import TYPED
+
+EXCLUDED = "positive_data_acceptance"
+"""A request can have the right shape and still ask for what a pool does not do: 422 is then the right answer."""
+
+
+def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix):
+    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more="max_wait_s = 1.0", lanes=2)
+    stage.start()
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{stage.url}/openapi.json"]
+    command += ["-H", f"Authorization: Bearer {token('all')}", "--phases", "examples,coverage,fuzzing"]
+    command += ["--exclude-checks", EXCLUDED, "--max-examples", "10", "--seed", "7", "--request-timeout", "10"]
+    command += ["--suppress-health-check", "all", "--generation-database", "none", "--no-color", "--warnings", "off"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, cwd=stage.folder)
+    assert ended.returncode == 0, ended.stdout[-6000:]
+    assert "Tested: " in ended.stdout
+    assert stage.client.get("/healthz").status_code == 200
+    log = stage.api.log_file.read_text()
+    assert "request failed" not in log, log[-3000:]
+
+
+def test_every_route_is_described_and_every_description_has_its_route(stage: Stage):
+    document = stage.client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            told = path.format(key="k", lane="near:x:y:ed25519:z", pool="spare", id="i")
+            if told.endswith("/pools/spare/events"):
+                continue
+            answer = stage.client.request(method, told, headers=bearer())
+            assert answer.status_code not in (405, 500), path
+            assert answer.json().get("code") != "no_route" if "json" in answer.headers["content-type"] else True
+    assert set(TYPED) <= set(document["paths"])
+
+
+def test_examples_in_the_document_are_valid_requests(stage: Stage):
+    document = httpx.get(f"{stage.url}/openapi.json").json()
+    request = document["components"]["schemas"]["CreateAccountRequest"]["examples"][0]
+    name = f"example.{stage.account_id}"
+    answer = stage.post("/v1/near/accounts", {**request, "pool": "main", "new_account_id": name})
+    assert answer.status_code in (200, 202), answer.text
