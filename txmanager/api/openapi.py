@@ -181,7 +181,22 @@ _LAST = _parameter("Last-Event-ID", "header", {"type": "string"}, "Go on after t
 _STREAM = {
     "200": {
         "description": "Server-sent events named `intent`; `data` is an Event.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {
+            "text/event-stream": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string", "description": "Send the last one back as Last-Event-ID."},
+                        "event": {"const": "intent"},
+                        "data": {
+                            "type": "string",
+                            "contentMediaType": "application/json",
+                            "contentSchema": {"$ref": _REF.format(model="EventView")},
+                        },
+                    },
+                }
+            }
+        },
     }
 }
 

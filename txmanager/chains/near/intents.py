@@ -60,7 +60,7 @@ def _decoded(value: str) -> str:
     return value
 
 
-_DIGITS = {"type": "string", "pattern": "^[0-9]{1,39}$"}
+_DIGITS = {"anyOf": [{"type": "string", "pattern": "^[0-9]{1,40}$"}, {"type": "integer", "minimum": 0}]}
 AccountId = Annotated[str, AfterValidator(_account), Field(examples=["alice.near"])]
 Key = Annotated[str, AfterValidator(_key), Field(examples=[_KEY_EXAMPLE])]
 Yocto = Annotated[int, BeforeValidator(_whole(U128_MAX, "yoctoNEAR")), WithJsonSchema(_DIGITS)]
@@ -70,7 +70,7 @@ Id = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,128}$")]
 
 
 class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Call(Model):
