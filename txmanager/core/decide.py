@@ -148,7 +148,9 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
     for attempt in record.effects:
         sighting = seen.sightings.get(attempt.name, UNSEEN)
         if sighting.where == "final" and sighting.outcome is not None:
-            outcome = replace(sighting.outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
+            outcome = sighting.outcome
+            if (outcome.tx_hash, outcome.nonce) != (attempt.hash, attempt.nonce):
+                outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             return Settle(outcome, "a hash of the intent is final")
     if any(_on_chain(a, seen) for a in record.effects):
         return Wait("included, not final yet")

@@ -147,11 +147,11 @@ class Attempt:
     valid_until: int | None = None
     terms: Mapping[str, Json] = field(default_factory=dict)
     proof: Mapping[str, Json] | None = None
+    name: str = field(init=False, repr=False, compare=False, default="")
+    """The natural identity a replay is recognised by; made once, because every pass over a lane asks for it."""
 
-    @property
-    def name(self) -> str:
-        """The natural identity a replay is recognised by."""
-        return f"{self.nonce}:{self.hash}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", f"{self.nonce}:{self.hash}")
 
     @property
     def dead(self) -> bool:
@@ -202,12 +202,40 @@ class Record:
     @property
     def live(self) -> tuple[Attempt, ...]:
         """Attempts that may still land, no-ops included."""
-        return tuple(a for a in self.attempts if not a.dead)
+        return tuple([a for a in self.attempts if a.proof is None])
 
     @property
     def effects(self) -> tuple[Attempt, ...]:
         """Attempts whose landing is the intent's effect: all but the no-ops."""
-        return tuple(a for a in self.attempts if a.purpose is not Purpose.NOOP)
+        return tuple([a for a in self.attempts if a.purpose is not Purpose.NOOP])
+
+    def ended(self, outcome: Outcome, attempts: tuple[Attempt, ...], at: int) -> Record:
+        """As it is kept: final, without payload and directive. Spelled out: every intent ends once."""
+        intent = self.intent
+        bare = Intent(
+            id=intent.id,
+            kind=intent.kind,
+            payload={},
+            fingerprint=intent.fingerprint,
+            partition_key=intent.partition_key,
+            max_age_s=intent.max_age_s,
+            metadata=intent.metadata,
+            version=intent.version,
+        )
+        return Record(
+            intent=bare,
+            lane=self.lane,
+            life=self.life,
+            status=outcome.status,
+            stream_id=self.stream_id,
+            created_at=self.created_at,
+            updated_at=at,
+            attempts=attempts,
+            outcome=outcome,
+            hold=self.hold,
+            cancel_requested=self.cancel_requested,
+            resigns=self.resigns,
+        )
 
 
 @dataclass(frozen=True, slots=True)

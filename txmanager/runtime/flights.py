@@ -15,6 +15,7 @@ from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
 
 Order = Resign | Kill | Replace
+_ON_CHAIN = ("included", "final")
 
 
 @dataclass(slots=True)
@@ -42,13 +43,15 @@ class Flight:
         return sighting.where if sighting else "unknown"
 
     def on_chain(self, attempt: Attempt) -> bool:
-        return self.where(attempt) in ("included", "final")
+        sighting = self.sightings.get(attempt.name)
+        return sighting is not None and sighting.where in _ON_CHAIN
 
     @property
     def open(self) -> list[Attempt]:
         """Attempts that may still land and were not seen to: what others must not overtake."""
-        used = {a.nonce for a in self.record.live if self.on_chain(a)}
-        return [a for a in self.undecided if a.nonce not in used]
+        live = self.record.live
+        used = {a.nonce for a in live if self.on_chain(a)} if self.sightings else ()
+        return [a for a in live if a.nonce not in used and a.name not in self.proofs]
 
     @property
     def undecided(self) -> list[Attempt]:
@@ -155,9 +158,10 @@ class Flights:
         """Every flight with what was seen of it and of the lane; one pass, however many there are."""
         # Nothing new is about to be sent: nothing is queued, or it waits for a re-sign or for room in the window.
         highest, quiet = self.highest_on_chain(), queue_empty or self.waiting or self.room() == 0
-        open_ones = {id(f) for f in self if f.open}
+        nonces = {id(f): [a.nonce for a in f.open] for f in self}
+        open_ones = {name for name, some in nonces.items() if some}
         in_the_way = {id(f) for f in self if not f.held and id(f) in open_ones}
-        lowest = min((a.nonce for f in self for a in f.open), default=-1)
+        lowest = min((min(some) for some in nonces.values() if some), default=-1)
         return [
             (
                 flight,
@@ -166,12 +170,12 @@ class Flights:
                     proofs=flight.proofs,
                     reply=flight.reply,
                     sent_at=flight.sent_at,
-                    overtaken=any(a.nonce < highest for a in flight.open),
+                    overtaken=min(nonces[id(flight)], default=highest) < highest,
                     clear=not in_the_way or in_the_way == {id(flight)},
                     idle=quiet and (not open_ones or open_ones == {id(flight)}),
                     unproven=flight.unproven,
                     killable=flight.killable,
-                    lowest=any(a.nonce == lowest for a in flight.open),
+                    lowest=lowest in nonces[id(flight)],
                     priced_out=now < flight.priced_out_until,
                 ),
             )

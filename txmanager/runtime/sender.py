@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -122,11 +123,13 @@ class Sender:
             try:
                 replies = await lane.chain.broadcast(lane.id, [attempt for _, attempt in batch])
             except TxManagerError as error:
+                lane.context.metrics.rpc_errors.labels(lane.id, type(error).__name__).inc()
                 replies = [SendReply(Verdict.UNAVAILABLE, str(error))]
         taken = 0
+        verdicts: Counter[Verdict] = Counter()
         for (flight, attempt), reply in zip(batch, replies, strict=False):
             flight.reply = reply
-            lane.context.metrics.sends.labels(lane.id, reply.verdict).inc()
+            verdicts[reply.verdict] += 1
             if reply.verdict.sent:
                 taken += 1
                 self._unsent.pop(attempt.name, None)
@@ -134,6 +137,8 @@ class Sender:
                 lane.log.warning("send not taken", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
             if reply.verdict is Verdict.NONCE_GAP and lane.chain.traits.gaps_block:
                 lane.resend = True  # a pool lost a lower nonce: all that is open goes out again, lowest first
+        for verdict, count in verdicts.items():
+            lane.context.metrics.sends.labels(lane.id, verdict).inc(count)
         if taken < len(batch):
             self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
         lane.context.point("after_broadcast")
@@ -194,7 +199,7 @@ class Sender:
         lane.context.point("after_write_ahead")
         batch = []
         for (entry, _), attempt in zip(ready, attempts, strict=True):
-            flight = Flight(_inflight(lane.id, entry, attempt))
+            flight = Flight(_record(lane.id, entry, Status.INFLIGHT, attempt))
             lane.flights.add(flight)
             batch.append((flight, attempt))
         await self._broadcast(batch)
@@ -257,11 +262,7 @@ class Sender:
         for (entry, _), item, answer in zip(failed, batch, answers, strict=True):
             if answer.word == "settled":
                 lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
-                record = _queued(lane.id, entry)
-                bare = replace(entry.intent, payload={})
-                lane.context.retire(
-                    replace(record, intent=bare, status=Status.FAILED, outcome=item.outcome, updated_at=answer.at)
-                )
+                lane.context.retire(_record(lane.id, entry, Status.QUEUED).ended(item.outcome, (), answer.at))
 
     # -- later attempts
 
@@ -359,17 +360,14 @@ class Sender:
         lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
 
 
-def _queued(lane: str, entry: Taken) -> Record:
+def _record(lane: str, entry: Taken, status: Status, *attempts: Attempt) -> Record:
     return Record(
         intent=entry.intent,
         lane=lane,
         life=entry.life,
-        status=Status.QUEUED,
+        status=status,
         stream_id=entry.stream_id,
         created_at=entry.at,
         updated_at=entry.at,
+        attempts=attempts,
     )
-
-
-def _inflight(lane: str, entry: Taken, attempt: Attempt) -> Record:
-    return replace(_queued(lane, entry), status=Status.INFLIGHT, attempts=(attempt,))

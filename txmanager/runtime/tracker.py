@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -25,7 +26,7 @@ from txmanager.core.decide import (
 from txmanager.core.errors import Busy, KeyMissing, Unavailable
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
-from txmanager.core.states import LaneState
+from txmanager.core.states import LaneState, Status
 from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import HELD, OwnedLane
 
@@ -64,6 +65,7 @@ class Tracker:
             try:
                 changed = await self.look()
             except (Unavailable, Busy) as error:
+                lane.context.metrics.rpc_errors.labels(lane.id, type(error).__name__).inc()
                 lane.log.warning("look-up failed", error=str(error))
                 changed = False
             # look again at once while things move, less often while nothing does
@@ -145,17 +147,20 @@ class Tracker:
             lambda: lane.context.ledger.settle(lane.fence, batch, landed if landed >= 0 else None)
         )
         lane.context.point("after_settle")
+        ended: Counter[Status] = Counter()
         for (flight, step), answer in zip(ends, answers, strict=True):
             record = flight.record
             if answer.word in ("settled", "already", "gone"):
                 lane.flights.remove(record.id)
             if answer.word == "settled":
-                lane.context.metrics.settled.labels(lane.id, step.outcome.status).inc()
+                ended[step.outcome.status] += 1
                 lane.context.metrics.settle_s.observe(max(0, answer.at - record.created_at) / 1000)
                 lane.context.retire(_final(flight, step, answer.at))
             elif answer.word in ("conflict", "refused"):
                 evidence = {"intent": str(record.id), "stored": answer.status, "seen": step.outcome.status}
                 await lane.quarantine("unexplained_outcome", evidence)
+        for status, count in ended.items():
+            lane.context.metrics.settled.labels(lane.id, status).inc(count)
         return True
 
     async def _prove(self, flights: Sequence[Flight]) -> bool:
@@ -315,14 +320,7 @@ def _included_at(flight: Flight) -> tuple[int, int]:
 
 
 def _final(flight: Flight, step: Settle, at: int) -> Record:
-    record = flight.record
-    attempts = tuple(a.with_proof(step.deaths[a.name]) if a.name in step.deaths else a for a in record.attempts)
-    return replace(
-        record,
-        intent=replace(record.intent, payload={}),
-        status=step.outcome.status,
-        outcome=step.outcome,
-        attempts=attempts,
-        updated_at=at,
-        directive=None,
-    )
+    attempts = flight.record.attempts
+    if step.deaths:
+        attempts = tuple(a.with_proof(step.deaths[a.name]) if a.name in step.deaths else a for a in attempts)
+    return flight.record.ended(step.outcome, attempts, at)

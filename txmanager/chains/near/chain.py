@@ -34,6 +34,7 @@ from txmanager.rpc.protocol import JsonRpc
 from txmanager.signing.signer import Signer
 
 _PROBE_TIMEOUT_S = 15.0
+_DELEGATE = "near.delegate"
 
 
 class NearChain:
@@ -83,7 +84,10 @@ class NearChain:
 
     async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
         key = await self._key(lane)
-        return list(await asyncio.gather(*(self._prepare(lane, key, intent) for intent in intents)))
+        prepared = [self._compile(lane, key, intent) for intent in intents]
+        if any(intent.kind == _DELEGATE for intent in intents):  # only these ask the chain, so only these are awaited
+            prepared = list(await asyncio.gather(*(self._check_delegate(lane, one) for one in prepared)))
+        return prepared
 
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
@@ -187,24 +191,28 @@ class NearChain:
 
     # parts
 
-    async def _prepare(self, lane: str, key: KeyView, intent: Intent) -> Prepared | Impossible:
-        policy = self._policy_of(lane)
+    def _compile(self, lane: str, key: KeyView, intent: Intent) -> Prepared | Impossible:
         try:
-            body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
+            body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), self._policy_of(lane))
             if key.permission is not None:
                 check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
-            if body.delegate is not None:
-                head = await self._head.get()
-                check_delegate(body.delegate, policy, head.height)
-                inner = body.delegate.delegate
-                theirs = await views.view_key(
-                    self._asking(lane), inner.sender_id, str(inner.public_key), views.OPTIMISTIC
-                )
-                check_delegate_nonce(body.delegate, theirs)
         except InvalidInput as error:
-            helps = intent.kind != "near.delegate"
-            return Impossible(failure("invalid_intent", str(error), new_key_helps=helps, field=error.field))
+            return _impossible(intent, error)
         return Prepared(intent, body)
+
+    async def _check_delegate(self, lane: str, prepared: Prepared | Impossible) -> Prepared | Impossible:
+        if isinstance(prepared, Impossible) or not isinstance(prepared.body, Body) or prepared.body.delegate is None:
+            return prepared
+        signed = prepared.body.delegate
+        try:
+            head = await self._head.get()
+            check_delegate(signed, self._policy_of(lane), head.height)
+            inner = signed.delegate
+            theirs = await views.view_key(self._asking(lane), inner.sender_id, str(inner.public_key), views.OPTIMISTIC)
+            check_delegate_nonce(signed, theirs)
+        except InvalidInput as error:
+            return _impossible(prepared.intent, error)
+        return prepared
 
     async def _key(self, lane: str) -> KeyView:
         """What the lane's key may do: fixed for the life of a key, so read once."""
@@ -254,3 +262,8 @@ class NearChain:
             return await self.rpc.call(method, params, group=lane)
 
         return ask
+
+
+def _impossible(intent: Intent, error: InvalidInput) -> Impossible:
+    helps = intent.kind != _DELEGATE
+    return Impossible(failure("invalid_intent", str(error), new_key_helps=helps, field=error.field))

@@ -32,7 +32,10 @@ class Step:
 
     id: str
     executor: str
-    status: Any
+    verdict: str
+    """SuccessValue, SuccessReceiptId or Failure."""
+    told: Any
+    """The value, the following receipt or the error."""
     receipt_ids: tuple[str, ...]
     logs: tuple[str, ...]
     gas_burnt: int
@@ -42,12 +45,11 @@ class Step:
 
     @property
     def error(self) -> Any:
-        name, body = variant(self.status)
-        return body if name == "Failure" else None
+        return self.told if self.failed else None
 
     @property
     def failed(self) -> bool:
-        return variant(self.status)[0] == "Failure"
+        return self.verdict == "Failure"
 
 
 def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, nonce: int) -> Outcome:
@@ -56,7 +58,7 @@ def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, non
     transaction, counted = steps[0], [step for step in steps if not step.refund]
     by_id = {step.id: step for step in steps}
     effect = _effect(kind, status, transaction, by_id)
-    value = _value(effect.status)
+    value = _value(effect)
     burnt = sum(step.tokens_burnt for step in counted)
     errors = [
         {"receipt_id": step.id, "executor_id": step.executor, "error": step.error} for step in counted if step.failed
@@ -127,10 +129,9 @@ def _effect(kind: str, status: Mapping[str, Any], transaction: Step, by_id: Mapp
 def _follow(step: Step, by_id: Mapping[str, Step]) -> Step:
     seen = {step.id}
     while True:
-        name, body = variant(step.status)
-        if name != "SuccessReceiptId":
+        if step.verdict != "SuccessReceiptId":
             return step
-        following = by_id.get(body) if isinstance(body, str) else None
+        following = by_id.get(step.told) if isinstance(step.told, str) else None
         if following is None or following.id in seen:
             raise BadAnswer("a final transaction misses the receipt that holds its result")
         step = following
@@ -159,12 +160,14 @@ def _step(value: Any, predecessors: Mapping[str, str]) -> Step:
     receipt_id = _text(told, "id")
     predecessor = predecessors.get(receipt_id)
     ids, logs = outcome.get("receipt_ids"), outcome.get("logs")
-    if variant(outcome.get("status"))[0] not in ("SuccessValue", "SuccessReceiptId", "Failure"):
+    verdict, body = variant(outcome.get("status"))
+    if verdict not in ("SuccessValue", "SuccessReceiptId", "Failure"):
         raise BadAnswer(f"receipt {receipt_id[:64]} of a final transaction has no result")
     return Step(
         id=receipt_id,
         executor=_text(outcome, "executor_id"),
-        status=outcome["status"],
+        verdict=verdict,
+        told=body,
         receipt_ids=tuple(map(str, ids)) if isinstance(ids, list) else (),
         logs=tuple(map(str, logs)) if isinstance(logs, list) else (),
         gas_burnt=_number(outcome.get("gas_burnt")),
@@ -174,8 +177,8 @@ def _step(value: Any, predecessors: Mapping[str, str]) -> Step:
     )
 
 
-def _dict(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+def _dict(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
         raise BadAnswer("a transaction's status is not in nearcore's shape")
     return value
 
@@ -195,12 +198,11 @@ def _number(value: Any) -> int:
     raise BadAnswer(f"{str(value)[:40]!r} is not an amount of gas or tokens")
 
 
-def _value(status: Any) -> bytes | None:
-    name, body = variant(status)
-    if name != "SuccessValue":
+def _value(effect: Step) -> bytes | None:
+    if effect.verdict != "SuccessValue":
         return None
     try:
-        return base64.b64decode(body, validate=True)
+        return base64.b64decode(effect.told, validate=True)
     except (binascii.Error, ValueError, TypeError):
         raise BadAnswer("a SuccessValue is not base64") from None
 

@@ -46,8 +46,8 @@ def variant(value: Any) -> tuple[str, Any]:
     """An enum as serde writes it: `"Name"` or `{"Name": body}`."""
     if isinstance(value, str):
         return value, None
-    if isinstance(value, Mapping) and len(value) == 1:
-        name, body = next(iter(value.items()))
+    if isinstance(value, dict) and len(value) == 1:
+        [(name, body)] = value.items()
         return str(name), body
     return "", None
 
