@@ -21,6 +21,7 @@ class Metrics:
         self.settle_s = self._histogram("settle_seconds", "Accepted until settled")
         self.settled = self._counter("settled", "Intents that ended", "status")
         self.sends = self._counter("sends", "Answers to sends, by verdict", "verdict")
+        self.rpc_errors = self._counter("rpc_errors", "Look-ups and sends that got no answer, by class", "error")
         self.overtaken = self._counter("overtaken", "Attempts proven dead, by cause", "cause")
         self.rebroadcasts = self._counter("rebroadcasts", "Same bytes sent again")
         self.resigns = self._counter("resigns", "Intents signed again after a proof of death")
