@@ -180,10 +180,25 @@ OWNERS = [
         "",
         "take_of_a_paused_or_quarantined_lane_is_empty",
     ),
-    Guard("take", "{lane[2], '>'}", "{'>'}", "take_again_answers_the_same_until_written_ahead"),
-    Guard("take", "{lane[2], '>'}", "{'0', '>'}", "take_again_answers_the_same_until_written_ahead"),
-    Guard("take", "if want > 0 then", "if true then", "take_hands_out_in_order_of_acceptance"),
-    Guard("take", "if entry[2] then", "if true then", "entry_deleted_by_hand_does_not_stop_the_lane"),
+    Guard(
+        "take",
+        "tonumber(ARGV[3]), lane[2]",
+        "tonumber(ARGV[3]), '>'",
+        "take_again_answers_the_same_until_written_ahead",
+    ),
+    Guard("take", "while want > 0 do", "while want >= 0 do", "take_hands_out_in_order_of_acceptance"),
+    Guard("take", "if entry[2] and ", "if ", "entry_deleted_by_hand_does_not_stop_the_lane"),
+    Guard("take", " and not signed(entry[1])", "", "entry_signed_without_being_taken_is_not_handed_out"),
+    Guard(
+        "take", "if ms == upto_ms then return not below(upto_n, n) end", "", "entries_of_one_millisecond_are_told_apart"
+    ),
+    Guard("take", "if #a ~= #b then return #a < #b end", "", "entries_of_one_millisecond_are_told_apart"),
+    Guard(
+        "take",
+        "    from = entries[#entries][1]",
+        "    from = '>'",
+        "entry_deleted_by_hand_does_not_let_others_overtake",
+    ),
     Guard("unfinished", FENCE, "", "stale_owner_cannot_read_the_unfinished"),
 ]
 

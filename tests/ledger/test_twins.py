@@ -374,7 +374,7 @@ def test_memory_and_redis_answer_every_random_walk_alike(on_a_fast_server):
     ("name", "guard", "without"),
     [
         ("settle", "before == status and 'already'", "'already'"),
-        ("take", "{lane[2], '>'}", "{'>'}"),
+        ("take", "tonumber(ARGV[3]), lane[2]", "tonumber(ARGV[3]), '>'"),
     ],
 )
 def test_walk_notices_a_missing_guard(name: str, guard: str, without: str, on_a_fast_server):

@@ -328,3 +328,34 @@ async def stale_owner_cannot_read_the_unfinished(stage: Stage) -> None:
     with pytest.raises(Fenced):
         await stage.ledger.unfinished(old)
     assert len(await stage.ledger.unfinished(new)) == 1
+
+
+@promise
+async def entry_signed_without_being_taken_is_not_handed_out(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [first] = await stage.queued(lane)
+    record = await stage.read(first)
+    [second] = await stage.queued(lane)
+    await stage.ledger.record_attempts(fence, BASE, [stage.write(first, BASE, stream_id=record.stream_id)])
+    assert [t.intent.id for t in await stage.ledger.take(fence, 1)] == [second.intent.id]
+
+
+@promise
+async def entries_of_one_millisecond_are_told_apart(stage: Stage) -> None:
+    """Ids of a batch differ in their second number only; ten comes after nine."""
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    entries: list[Entry] = []
+    cut = None
+    while cut is None:  # a clock that ticks within the batch may spoil one
+        entries += await stage.queued(lane, 40)
+        ids = [(await stage.read(entry)).stream_id for entry in entries]
+        cut = next((n for n, id in enumerate(ids[:-1]) if id.endswith("-9") and ids[n + 1].endswith("-10")), None)
+    signed = [
+        stage.write(entry, BASE + n, stream_id=id)
+        for n, (entry, id) in enumerate(zip(entries[: cut + 1], ids, strict=False))
+    ]
+    await stage.ledger.record_attempts(fence, BASE, signed)
+    left = [t.intent.id for t in await stage.ledger.take(fence, len(entries))]
+    assert left == [e.intent.id for e in entries[cut + 1 :]]

@@ -429,6 +429,20 @@ async def entry_deleted_by_hand_does_not_stop_the_lane(stage: Stage) -> None:
 
 
 @redis_promise
+async def entry_deleted_by_hand_does_not_let_others_overtake(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    [first, second] = await stage.queued(lane, 2)
+    gone = (await stage.ledger.take(fence, 9))[0]
+    await stage.queued(lane)
+    ledger = redis_of(stage)
+    queue = ledger._keys.queue(lane)
+    await ledger.runner.plain(queue, ("XDEL", queue, gone.stream_id))
+    assert gone.intent.id == first.intent.id
+    assert [t.intent.id for t in await stage.ledger.take(fence, 1)] == [second.intent.id]
+
+
+@redis_promise
 async def dead_members_are_forgotten_at_once(stage: Stage) -> None:
     ledger = redis_of(stage)
     await ledger.heartbeat(Member("w1", frozenset()), -1)
