@@ -245,19 +245,23 @@ async def test_foreign_use_of_a_nonce_quarantines_the_lane_alone_and_a_rebaselin
     anvil = make_anvil()
     stage = Stage(anvil, [new_signer(), new_signer()], policy=PATIENT)
     async with stage:
-        anvil.rpc("eth_sendRawTransaction", foreign(stage, 0))
+        warm = [f"w{n}" for n in range(12)]
+        await stage.submit(*(stage.transfer(key) for key in warm))
+        await stage.until_done(*warm)
+        used = anvil.count(stage.signer.address)
+        anvil.rpc("eth_sendRawTransaction", foreign(stage, used))
         keys = [f"k{n}" for n in range(12)]
         await stage.submit(*(stage.transfer(key) for key in keys))
         lane = await stage.until_lane(LaneState.QUARANTINED)
         assert lane.reason == "foreign_nonce_use"
-        assert lane.evidence["final_nonce"] == "0"
+        assert lane.evidence["final_nonce"] == str(used)
         other = [key for key in keys if (await stage.record(key)).lane != stage.lane_id]
         assert other
         await stage.until_done(*other)
         assert (await stage.lane((await stage.record(other[0])).lane)).state is LaneState.ACTIVE
         await stage.manager.rebaseline(stage.lane_id)
         await stage.until_done(*keys)
-        assert stage.received() == 7 + len(keys)
+        assert stage.received() == 7 + len(warm) + len(keys)
 
 
 async def test_an_intent_in_flight_is_cancelled_by_a_recorded_self_transfer(make_anvil):
