@@ -45,6 +45,12 @@ def order(stream_id: str) -> tuple[int, ...]:
     return tuple(map(int, stream_id.split("-")))
 
 
+def blocked_by_holds(plan: Plan, store: LaneStore) -> bool:
+    """Whether what is queued waits, visibly, for held intents to be resolved."""
+    held = sum(1 for record in store.records.values() if record.status is Status.HELD)
+    return held >= (1 if plan.window == 1 else plan.max_inflight)
+
+
 @dataclass(slots=True)
 class Checked:
     """The evidence of one schedule, and what was found in it."""
@@ -321,11 +327,7 @@ def _check_ends(evidence: Checked, memory: _Memory) -> None:
         if lane is not None and lane.state is LaneState.QUARANTINED:
             evidence.ends["quarantined"] += 1
             continue
-        if (
-            lane is not None
-            and evidence.plan.window == 1
-            and any(r.status is Status.HELD for r in lane.records.values())
-        ):
+        if lane is not None and blocked_by_holds(evidence.plan, lane):
             evidence.ends["behind a held one"] += 1
             continue
         state = f"lane {lane.state} {lane.reason}" if lane is not None else "no lane"

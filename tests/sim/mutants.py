@@ -235,8 +235,8 @@ def window_slots_freed_too_early() -> Sequence[Patch]:
 def overtakes_the_innocent() -> Sequence[Patch]:
     observe = Flights.observe_all
 
-    def carefree(self: Flights, *, queue_empty: bool) -> list[tuple[Flight, Observation]]:
-        return [(f, replace(o, clear=True, idle=True)) for f, o in observe(self, queue_empty=queue_empty)]
+    def carefree(self: Flights, **told: Any) -> list[tuple[Flight, Observation]]:
+        return [(f, replace(o, clear=True, idle=True)) for f, o in observe(self, **told)]
 
     return [
         patch.object(Flights, "clear_for", lambda self, flight: True),

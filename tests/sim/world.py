@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tests.sim import logs
-from tests.sim.checker import Checked, check
+from tests.sim.checker import Checked, blocked_by_holds, check
 from tests.sim.faults import Faults
 from tests.sim.history import Answered, Broke, History, Operated
 from tests.sim.ledger import SimLedger
@@ -246,7 +246,7 @@ class World:
         self._tick()
         for seat in self.seats:
             self.loop.later(self.rng.uniform(0.0, 0.5), self._start, seat)
-        Process(self.loop, "sweeper").spawn(Sweeper(self.ledger, every_s=6.0, claims_older_than_ms=70_000).run())
+        self._sweep()
         for n, at in enumerate(self.arrivals):
             self.loop.later(at, self._call, n, n % len(self.producers))
         for event in self.plan.events:
@@ -264,6 +264,10 @@ class World:
     @property
     def _forgetful(self) -> bool:
         return self.plan.retention_ms < 3_600_000
+
+    def _sweep(self) -> None:
+        process = Process(self.loop, "sweeper", lambda _: self.loop.later(3.0, self._sweep))
+        process.spawn(Sweeper(self.ledger, every_s=6.0, claims_older_than_ms=70_000).run())
 
     def _tick(self) -> None:
         if not self.stalled:
@@ -348,7 +352,7 @@ class World:
         for store in self.ledger.stores.values():
             if store.state is LaneState.QUARANTINED:
                 continue
-            blocked = self.plan.window == 1 and any(r.status is Status.HELD for r in store.records.values())
+            blocked = blocked_by_holds(self.plan, store)
             for record in store.records.values():
                 if record.status is not Status.HELD and not (blocked and not record.status.final):
                     return False  # in flight, or final and not retired yet
