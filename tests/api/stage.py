@@ -29,6 +29,14 @@ RECEIVER, USER, STORM_RECEIVER, FIRST_RELAYER = 1, 2, 3, 4
 
 _relayers: dict[str, int] = {}
 
+_SPARE = """
+[pools.spare]
+network = "localnet"
+account = "{account}"
+keys = []
+"""
+"""A pool that nobody serves."""
+
 TOKENS: dict[str, dict[str, Any]] = {
     "all": {"scopes": ["submit", "read", "operate"]},
     "reader": {"scopes": ["read"]},
@@ -106,7 +114,15 @@ class Stage:
     """A devnet, an account with lanes, and the programs around one ledger; `more` is TOML that is put into [api]."""
 
     def __init__(
-        self, ledger_url: str, prefix: str, devnet: Devnet, *, api_more: str = "", pool_more: str = "", lanes: int = 4
+        self,
+        ledger_url: str,
+        prefix: str,
+        devnet: Devnet,
+        *,
+        api_more: str = "",
+        pool_more: str = "",
+        lanes: int = 4,
+        spare: bool = True,
     ) -> None:
         # an account of its own: a key that two ledgers know would be used by two owners
         relayer = _relayers[devnet.url] = _relayers.get(devnet.url, FIRST_RELAYER - 1) + 1
@@ -119,7 +135,8 @@ class Stage:
         self.config = self.folder / "txmanager.toml"
         keys = [{"account_id": self.account_id, **key} for key in self.account["keys"][:lanes]]
         (self.folder / "keys.json").write_text(json.dumps(keys))
-        self.config.write_text(self._text(ledger_url, prefix, api_more, pool_more))
+        pools = pool_more + (_SPARE.format(account=self.account_id) if spare else "")
+        self.config.write_text(self._text(ledger_url, prefix, api_more, pools))
         self.api = Program("api", self.config)
         self.worker = Program("lanes", self.config)
         self.webhooks = Program("webhooks", self.config, {"HOOK_SECRET": "hook-secret"})
@@ -140,11 +157,6 @@ rpc = [{{ url = "{self.devnet.url}", direct = true }}]
 network = "localnet"
 account = "{self.account_id}"
 keys = ["file:{self.folder}/keys.json"]
-
-[pools.spare]
-network = "localnet"
-account = "{self.account_id}"
-keys = []
 
 {pool_more}
 

@@ -15,11 +15,22 @@ EXCLUDED = "positive_data_acceptance"
 
 
 def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix):
-    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more="max_wait_s = 1.0", lanes=2)
+    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more="max_wait_s = 1.0", lanes=2, spare=False)
     stage.start()
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{stage.url}/openapi.json"]
     command += ["-H", f"Authorization: Bearer {token('all')}", "--phases", "examples,coverage,fuzzing"]
-    command += ["--exclude-checks", EXCLUDED, "--max-examples", "10", "--seed", "7", "--request-timeout", "10"]
+    command += [
+        "--exclude-checks",
+        EXCLUDED,
+        "--max-examples",
+        "5",
+        "--workers",
+        "4",
+        "--seed",
+        "7",
+        "--request-timeout",
+        "10",
+    ]
     command += ["--suppress-health-check", "all", "--generation-database", "none", "--no-color", "--warnings", "off"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, cwd=stage.folder)
     assert ended.returncode == 0, ended.stdout[-6000:]

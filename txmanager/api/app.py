@@ -45,12 +45,14 @@ App = Callable[[Asgi, Receive, Send], Awaitable[None]]
 class Api:
     """An ASGI application; `stop` ends what would keep a server from stopping."""
 
-    def __init__(self, router: App, streams: Streams, hub: EventHub) -> None:
+    def __init__(self, router: App, intents: Intents, streams: Streams, hub: EventHub) -> None:
         self._router = router
+        self._intents = intents
         self._streams = streams
         self._hub = hub
 
     def stop(self) -> None:
+        self._intents.stopping.set()
         self._streams.stop()
 
     def close(self) -> None:
@@ -99,7 +101,7 @@ def build_app(
     app = Starlette(routes=[Route(path, Endpoint(common, path, **methods)) for path, methods in table.items()])
     app.router.redirect_slashes = False
     app.router.default = _no_route
-    return Api(app.router, streams, hub)
+    return Api(app.router, intents, streams, hub)
 
 
 Routes = dict[str, dict[str, tuple[Handler, Scope | None]]]

@@ -98,6 +98,8 @@ class Intents:
         self._pools = pools
         self._settings = settings
         self._metrics = metrics
+        self.stopping = asyncio.Event()
+        """Set when the server stops: whoever waits gets the record as it stands."""
 
     # -- submitting
 
@@ -223,18 +225,19 @@ class Intents:
         return found[0]
 
     async def _wait(self, call: Call, record: Record, wait_s: float) -> Record:
-        """Until it is final, the time is over or the client is gone. Trouble meanwhile leaves the last known record."""
+        """Until it is final, the time is over, the client is gone or we stop. Trouble leaves the last known record."""
         id = record.id
         waiting = asyncio.ensure_future(self._manager.wait(id.pool, id.key, wait_s, id.tenant))
         leaving = asyncio.ensure_future(call.disconnected())
+        stopping = asyncio.ensure_future(self.stopping.wait())
         try:
-            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
             return waiting.result() if waiting.done() else record
         except TxManagerError:
             return record
         finally:
-            waiting.cancel()
-            leaving.cancel()
+            for task in (waiting, leaving, stopping):
+                task.cancel()
 
     # -- cancelling and resolving
 

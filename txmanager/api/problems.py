@@ -14,7 +14,8 @@ TxManagerError
     ├── TooLarge                the body is above the limit
     ├── NotJson                 the content type is not JSON
     ├── QuotaUsed               the token's quota, or too many bad tokens from one address
-    └── TooManyStreams          every place for an event stream is taken
+    ├── TooManyStreams          every place for an event stream is taken
+    └── TooManyConnections      every place for a connection is taken
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ class TooManyStreams(ApiError):
     retry_after_s = 5
 
 
+class TooManyConnections(ApiError):
+    code = "too_many_connections"
+    retry_after_s = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
@@ -146,9 +152,10 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     NoRoute: Answer(404, "No such path", "See /docs for the paths there are."),
     WrongMethod: Answer(405, "Method not allowed", "Use a method named by the Allow header."),
     TooSlow: Answer(408, "Request too slow", "Send the whole body at once, on a new connection."),
-    TooLarge: Answer(413, "Body too large", "Send less; the operator can raise api.max_body_bytes."),
+    TooLarge: Answer(413, "Too large", "Send less; the operator can raise api.max_body_bytes and max_header_bytes."),
     NotJson: Answer(415, "Unsupported media type", "Send Content-Type: application/json, and no Content-Encoding."),
     QuotaUsed: Answer(429, "Too many requests", _LATER),
+    TooManyConnections: Answer(503, "Too many connections", _LATER),
     TooManyStreams: Answer(429, "Too many streams", "Close streams, or read the record with ?wait= instead."),
 }
 

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from txmanager.api.app import Api
-from txmanager.api.problems import ApiError, TooLarge, TooSlow, encoded
+from txmanager.api.problems import ApiError, TooLarge, TooManyConnections, TooSlow, encoded
 from txmanager.core.errors import Misconfigured
 from txmanager.settings import ApiSettings
 
@@ -58,12 +58,16 @@ def connection_class(settings: ApiSettings) -> type[HttpToolsProtocol]:
             if len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.headers) > settings.max_header_bytes:
                 self.end(HeadersTooLarge(f"the headers have more than {settings.max_header_bytes} bytes"))
                 return
+            if len(self.connections) > settings.max_connections:
+                self.end(TooManyConnections(f"there are more than {settings.max_connections} connections"))
+                return
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
             self._in_head = True
             self.arriving_since = None
-            super().on_message_complete()
+            if not self.transport.is_closing():
+                super().on_message_complete()
 
         def on_body(self, body: bytes) -> None:
             if not self.transport.is_closing():
@@ -121,7 +125,6 @@ class ApiServer:
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_GRACE_S,
-            limit_concurrency=settings.max_connections,
             backlog=1024,
         )
         self._server = _Server(config)

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from txmanager.core.errors import TxManagerError, Unavailable, Unconfirmed
+from txmanager.core.errors import InvalidInput, TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Intent
 from txmanager.runtime.producer import Producer, Submitted
 
@@ -99,11 +99,11 @@ class Acceptor:
     async def _results(self, batch: Sequence[_Wish]) -> Sequence[Submitted | Exception]:
         try:
             return await self._producer.submit_many([wish.intent for wish in batch])
-        except Unavailable as error:
-            return [error] * len(batch)
-        except TxManagerError as error:
+        except InvalidInput as error:
             if len(batch) == 1:
                 return [error]
+        except TxManagerError as error:
+            return [error] * len(batch)
         # what is wrong with one must not refuse its neighbours
         return [result for wish in batch for result in await self._results([wish])]
 

@@ -201,6 +201,11 @@ class EventHub:
         self.log = structlog.get_logger("events")
         self._tails: dict[str, _Tail] = {}
 
+    @property
+    def lanes(self) -> list[str]:
+        """Lanes that are being read, because somebody follows them."""
+        return sorted(self._tails)
+
     async def attach(self, lane: str) -> _Tail:
         tail = self._tails.get(lane)
         if tail is None:
