@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test run demo lint format clean chaos
+.PHONY: help install lock test run demo sim lint format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -42,14 +42,19 @@ test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them)
 	$(BIN)/pytest $(ARGS)
 
 run: $(STAMP)  ## Run everything on embedded defaults (ARGS="--port 8090" for options)
-	$(BIN)/txmanager up $(ARGS)
+	@$(BIN)/txmanager up $(ARGS)
 
 chaos: $(STAMP)  ## Kill 200 workers with -9 and hold the chain against the promises (KILLS=1000 SEED=7 LANES=4)
 	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),0) --lanes $(or $(LANES),2)
 
 RUNS ?= 1
 demo: $(STAMP)  ## Tell the two-minute story: 500 accounts, retries, a kill -9 (RUNS=20 for twenty times)
-	$(BIN)/txmanager demo --runs $(RUNS) $(ARGS)
+	@$(BIN)/txmanager demo --runs $(RUNS) $(ARGS)
+
+# SEED replays one schedule, MUTANTS hunts the seeded bugs (MUTANTS=name for one), otherwise SCHEDULES run.
+sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (SCHEDULES=n, SEED=n, MUTANTS=1)
+	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(MUTANTS),--mutants $(filter-out 1,$(MUTANTS)), \
+		$(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)))) $(ARGS)
 
 lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check .

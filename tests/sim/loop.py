@@ -76,6 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rng = rng
         self._shuffle = shuffle
         self._made: list[asyncio.Task[Any]] = []
+        self.over = False
         self.steps = 0
         self.max_steps = 400_000
         """Far above any schedule that makes progress; a loop that never waits ends here."""
@@ -130,6 +131,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def discard(self) -> None:
         """End without running anything more: whatever hangs is closed where it hangs."""
+        self.over = True
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         for task in self._made:

@@ -200,6 +200,8 @@ class World:
             seat.worker = self._worker(seat, process)
             await seat.worker.run()
         except Exception as error:
+            if self.loop.over:
+                return
             self.history.note(Broke(self.loop.time(), f"worker ended: {type(error).__name__}: {error}"))
         process.kill()
 
