@@ -94,7 +94,7 @@ token: {stack.folder.token()}
 
 Create an account; run it twice, and the second answer comes from the ledger:
 
-curl -i '{stack.url}/v1/near/accounts?wait=30' \\
+curl -i -w '\\n' '{stack.url}/v1/near/accounts?wait=30' \\
   -H 'Authorization: Bearer {stack.folder.token()}' \\
   -H 'Content-Type: application/json' \\
   -d '{{"new_account_id": "{name}", "new_public_key": "ed25519:{_SOME_KEY}"}}'

@@ -46,13 +46,21 @@ def watch(
 
 
 async def _look(manager: TxManager, every: float, times: int | None) -> None:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.live import Live
     from rich.text import Text
 
     rates = Rates()
     console = Console()
-    with Live(console=console, auto_refresh=False, screen=False) as live:
+    live = Live(console=console, auto_refresh=False)
+
+    def show(what: RenderableType) -> None:
+        if console.is_terminal:
+            live.update(what, refresh=True)
+        else:
+            console.print(what)
+
+    with live if console.is_terminal else contextlib.nullcontext():
         looks = 0
         while times is None or looks < times:
             if looks:
@@ -62,9 +70,9 @@ async def _look(manager: TxManager, every: float, times: int | None) -> None:
                 lanes = sorted(await manager.ledger.lanes(), key=lambda lane: (lane.spec.pool, lane.id))
             except Unavailable as error:
                 # The table stands; the next look may find the ledger again.
-                live.update(Text(f"{error}; looking again", style="yellow"), refresh=True)
+                show(Text(f"{error}; looking again", style="yellow"))
                 continue
-            live.update(render(lanes, rates.of(lanes, time.monotonic())), refresh=True)
+            show(render(lanes, rates.of(lanes, time.monotonic())))
 
 
 class Rates:
@@ -87,17 +95,20 @@ class Rates:
 
 def render(lanes: list[Lane], rates: dict[str, float]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("lane", "state", "owner"):
-        shown.add_column(name, no_wrap=name != "state", overflow="ellipsis")
+        shown.add_column(name, no_wrap=True)
     for name in ("depth", "in flight", "rate/s", "oldest"):
         shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("why" if any(lane.reason for lane in lanes) else "")
     for lane in lanes:
-        state = f"[{_COLOURS[lane.state]}]{lane.state.value}[/]" + (f" ({lane.reason})" if lane.reason else "")
+        state = f"[{_COLOURS[lane.state]}]{lane.state.value}[/]"
         rate = f"{rates[lane.id]:.1f}" if lane.id in rates else "-"
         owner = lane.owner if lane.lease_ms else "-"
-        shown.add_row(short(lane.id), state, owner, str(lane.depth), str(lane.unfinished), rate, age(lane.oldest_ms))
+        counts = (str(lane.depth), str(lane.unfinished), rate, age(lane.oldest_ms))
+        shown.add_row(short(lane.id), state, owner, *counts, Text(lane.reason))
     depth, inflight = sum(lane.depth for lane in lanes), sum(lane.unfinished for lane in lanes)
     oldest = age(max((lane.oldest_ms for lane in lanes), default=0))
     total = f"{sum(rates.values()):.1f}" if rates else "-"

@@ -1,0 +1,147 @@
+"""Every command of the README is run, and prints what the README shows; times, hashes, ports and the like aside.
+
+`...` on a line of its own stands for any lines, `…` for any text within a line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import free_port
+from tests.servers.processes import end, make_folder, remove_folder, spawn
+from tests.waiting import until_sync
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+NOT_RUN = ("make test", "make bench", "make sim", "make chaos")
+"""They take minutes, and continuous integration runs them itself."""
+
+
+def commands() -> list[tuple[str, str]]:
+    """Each command of the console blocks with the output below it, in order."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)[1:]
+        found += zip(parts[::2], parts[1::2], strict=True)
+    return [(command, output) for command, output in found if not command.startswith(NOT_RUN)]
+
+
+SAME = [
+    (r"txm_[\w-]+", "TOKEN"),
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+    (r"(?<=data in )\S+/data", "DATA"),
+    (r"^date: .*$", "date: DATE"),
+    (r"^content-length: \d+$", "content-length: N"),
+    (r"worker-\d(, with \d+)?", "WORKER"),
+    (r"\bed25519:(?!6E8sCci9)[1-9A-HJ-NP-Za-km-z]{40,}", "ed25519:KEY"),
+    (r"at nonce \d+, can spend [\d.]+ NEAR", "at nonce N, can spend X NEAR"),
+    (r"in \d+ ms: localnet, block \d+", "in N ms: localnet, block N"),
+    (r"Valkey \d+\.\d+\.\d+", "Valkey V"),
+    (r'"tx_hash":"[1-9A-HJ-NP-Za-km-z]+', '"tx_hash":"HASH'),
+    (r"[ \t]+$", ""),
+]
+
+
+def plain(text: str) -> str:
+    for pattern, word in SAME:
+        text = re.sub(pattern, word, text.replace("\r", ""), flags=re.MULTILINE)
+    return text
+
+
+def as_pattern(shown: str) -> str:
+    lines = []
+    for line in plain(shown).splitlines():
+        lines.append(r"(?:.*\n)*?" if line == "..." else re.escape(line).replace("…", r".*?") + r"\n")
+    return "".join(lines)
+
+
+def assert_shown(said: str, shown: str) -> None:
+    said = plain(said.rstrip("\n") + "\n")
+    assert re.fullmatch(as_pattern(shown), said), f"the README shows\n{plain(shown)}\nbut it printed\n{said}"
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder like that of a clone, with the stack of `make run` in it."""
+    folder = make_folder("readme")
+    (folder / "config").symlink_to(ROOT / "config")
+    yield folder
+    remove_folder(folder)
+
+
+@pytest.fixture(scope="module")
+def running(place) -> Iterator[tuple[int, Path]]:
+    port, log = free_port(), place / "make-run.log"
+    options = f"--port {port} --data {place / 'data'}"
+    child = spawn(make("run", f"ARGS={options}"), log, cwd=ROOT, env=environment())
+    try:
+
+        def ready() -> bool:
+            assert child.poll() is None, log.read_text()
+            return "new_public_key" in log.read_text()
+
+        until_sync(ready, 60, every=0.1, what="make run being ready")
+        yield port, log
+        # Ctrl-C reaches make and what it runs alike.
+        for pid in subprocess.check_output(["pgrep", "-P", str(child.pid)], text=True).split():
+            os.kill(int(pid), signal.SIGINT)
+        child.wait(60)
+    finally:
+        end(child)
+
+
+def make(target: str, *words: str) -> list[str]:
+    """With the environment that the tests run in; nothing is installed."""
+    return ["make", "--no-print-directory", "-o", f"{sys.prefix}/.installed", target, f"VENV={sys.prefix}", *words]
+
+
+def environment() -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TXMANAGER", "MAKE", "MFLAGS"))}
+    return clean | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}", "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+@pytest.mark.parametrize(("command", "output"), commands(), ids=[f"{c[:40]}" for c, _ in commands()])
+def test_the_readme_shows_the_real_output(command, output, running, place):
+    port, log = running
+    if command == "make run":
+        assert_shown(log.read_text(), output)
+        return
+    if command == "make demo":
+        told = subprocess.run(make("demo"), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=170)  # noqa: PLW1510
+        assert told.returncode == 0, told.stdout + told.stderr
+        assert_shown(told.stdout, output)
+        return
+    assert command.startswith(("txmanager ", "curl ")), f"no test knows how to run {command!r}"
+    line = command.replace("127.0.0.1:8080", f"127.0.0.1:{port}")
+    told = subprocess.run(
+        ["bash", "-c", line], cwd=place, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert_shown(told.stdout, output)
+
+
+def test_a_readme_that_shows_something_else_is_caught():
+    assert_shown("a\nb\nc 12\n", "a\n...\nc …\n")
+    with pytest.raises(AssertionError):
+        assert_shown("a\nb\n", "a\nc\n")
+    with pytest.raises(AssertionError):
+        assert_shown("InvalidNonce 1\n", "InvalidNonce 0\n")
+
+
+def test_every_file_the_documents_link_to_exists():
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_every_make_target_the_readme_names_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|\$ )make ([a-z-]+)", README)) <= targets
