@@ -100,7 +100,7 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
     def read(kind: str, pool: str, payload: Mapping[str, Json]) -> Reading:
         chain, elsewhere = ("near", limits) if kind in KINDS else ("evm", rules)
         if pool in elsewhere:
-            raise InvalidInput("pool", f"{pool!r} is not a pool of a {chain.upper()} network, and {kind} needs one")
+            raise InvalidInput("pool", f"{pool!r} is of another chain; {kind} needs a pool on {chain.upper()}")
         if chain == "evm":
             return read_evm(kind, payload, limits.get(pool))
         return read_near(kind, payload, rules.get(pool, ELSEWHERE))
