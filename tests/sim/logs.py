@@ -60,4 +60,4 @@ def listen(history: History | None) -> None:
     """Log into `history` from now on; with None, the way it was before."""
     global _history
     _history = history
-    structlog.get_logger = _get_logger if history is None else lambda *_: QuietLogger()  # type: ignore[assignment]
+    structlog.get_logger = _get_logger if history is None else lambda *_: QuietLogger()

@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
+    def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
         self._made.append(task)
         return task
@@ -102,7 +102,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
         if not ready:
@@ -110,8 +110,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise Stuck("nothing is ready, and no timer is set")
             self._now = max(self._now, scheduled[0]._when)
         while scheduled and scheduled[0]._when <= self._now:
-            handle: asyncio.Handle = heapq.heappop(scheduled)
-            handle._scheduled = False  # type: ignore[attr-defined]
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False
             ready.append(handle)
         if self.steps > self.max_steps:
             raise Stuck(f"no end after {self.steps} steps: something repeats without waiting")
@@ -138,7 +138,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with contextlib.suppress(BaseException):  # a `finally` that awaits cannot finish here, and need not
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
         self._ready.clear()  # type: ignore[attr-defined]
         self._scheduled.clear()  # type: ignore[attr-defined]
         self._made.clear()

@@ -26,7 +26,7 @@ from txmanager.ledger.memory.homes import Home, Homes
 from txmanager.ledger.memory.lanes import LaneStore
 from txmanager.runtime import tracker as runtime_tracker
 from txmanager.runtime.flights import Flight, Flights
-from txmanager.runtime.lane import OwnedLane
+from txmanager.runtime.lane import LeaseLapsed, OwnedLane
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.worker import Worker
 
@@ -114,10 +114,17 @@ def lease_without_a_new_fence() -> Sequence[Patch]:
 
 @mutant("the lease of a lane whose loop ended is renewed for ever")
 def lease_renewed_by_a_dead_loop() -> Sequence[Patch]:
+    broadcast = Sender._broadcast
+
+    async def die(self: Sender, batch: Sequence[Any]) -> int:
+        if (taken := await broadcast(self, batch)) < len(batch):
+            raise LeaseLapsed("the loop of this lane ends")
+        return taken
+
     async def keep(self: Worker, lane: OwnedLane) -> None:
         return None
 
-    return [patch.object(Worker, "_release", keep)]
+    return [patch.object(Sender, "_broadcast", die), patch.object(Worker, "_release", keep)]
 
 
 # -- signing and sending
@@ -332,20 +339,6 @@ def landed_is_forgotten() -> Sequence[Patch]:
         return original(self, fence, batch, None, now)
 
     return [patch.object(LaneStore, "settle", settle)]
-
-
-@mutant("foreign use of the key is not looked for")
-def foreign_use_goes_unseen() -> Sequence[Patch]:
-    async def nothing(self: OwnedLane) -> None:
-        return None
-
-    async def ours(self: Any, final_nonce: int) -> str:
-        return "ours"
-
-    return [
-        patch.object(OwnedLane, "_check_chain", nothing),
-        patch.object(runtime_tracker.Tracker, "_whose", ours),
-    ]
 
 
 # -- keys, homes and lanes

@@ -17,7 +17,7 @@ from tests.sim.faults import Faults
 from tests.sim.history import History, Sent
 from tests.sim.loop import PROCESS, Life, Process, VirtualLoop
 from tests.sim.plan import RPC
-from txmanager.devnet import params
+from txmanager.devnet import params, wire
 from txmanager.devnet.errors import InvalidTx, Unknown
 from txmanager.devnet.genesis import Genesis
 from txmanager.devnet.model import Block, Tx
@@ -42,8 +42,8 @@ def _decoded(text: str) -> Tx:
     return tx
 
 
-_decode = params.decode_base64
-params.decode_base64 = _decoded
+_decode = wire.decode_base64
+params.decode_base64 = _decoded  # type: ignore[attr-defined]
 
 
 class SimNetwork(Network):
@@ -158,8 +158,29 @@ class SimNode:
         self.direct = index is not None
         self.ready = True
 
-    async def call(self, method: str, asked: Any, *, group: str = "", timeout: float | None = None) -> Any:
-        return await self._rpc.ask(self._index, method, asked, 5.0 if timeout is None else timeout, group)
+    async def call(self, method: str, params: Any, *, group: str = "", timeout: float | None = None) -> Any:
+        return await self._rpc.ask(self._index, method, params, 5.0 if timeout is None else timeout, group)
+
+    async def call_many(
+        self, calls: Sequence[tuple[str, Any]], *, group: str = "", timeout: float | None = None
+    ) -> list[Any]:
+        answers: list[Any] = []
+        for method, asked in calls:
+            try:
+                answers.append(await self.call(method, asked, group=group, timeout=timeout))
+            except RpcError as error:
+                answers.append(error)
+        return answers
+
+    async def send(self, lane: str, method: str, batch: Sequence[Any]) -> list[Any]:
+        answers: list[Any] = []
+        for asked in batch:
+            try:
+                answers.append(await self.call(method, asked, group=lane))
+            except RpcFailure as failure:
+                answers.append(failure)
+                break
+        return answers
 
 
 class SimRpc:
@@ -176,11 +197,11 @@ class SimRpc:
         self.nodes = tuple(SimNode(self, None if kind == "balancer" else i) for i, kind in enumerate(kinds))
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def call(self, method: str, asked: Any, *, group: str = "", timeout: float | None = None) -> Any:
+    async def call(self, method: str, params: Any, *, group: str = "", timeout: float | None = None) -> Any:
         last: RpcFailure | None = None
         for node in self.nodes:
             try:
-                return await node.call(method, asked, group=group, timeout=timeout)
+                return await node.call(method, params, group=group, timeout=timeout)
             except (ConnectionFailed, TimedOut, RateLimited) as failure:
                 last = failure
         assert last is not None
@@ -192,15 +213,8 @@ class SimRpc:
         return await ask_apart(self.call, calls, group, timeout)
 
     async def send(self, lane: str, method: str, batch: Sequence[Any]) -> list[Any]:
-        answers: list[Any] = []
         async with self._locks.setdefault(lane, asyncio.Lock()):
-            for asked in batch:
-                try:
-                    answers.append(await self.nodes[0].call(method, asked, group=lane))
-                except RpcFailure as failure:
-                    answers.append(failure)
-                    break
-        return answers
+            return await self.nodes[0].send(lane, method, batch)
 
     async def close(self) -> None:
         return None
