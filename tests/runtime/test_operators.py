@@ -15,7 +15,7 @@ from near import wire
 from tests.runtime.stage import POLICY, Running, Stage, metric
 from tests.waiting import until
 from txmanager.core.errors import InvalidInput, NotAllowed
-from txmanager.core.models import IntentId, Purpose, Record
+from txmanager.core.models import IntentId, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.runtime.sweeper import Sweeper
@@ -357,6 +357,21 @@ async def test_a_ledger_that_is_not_the_one_written_to_quarantines_before_anythi
     await stage.until_lane(LaneState.ACTIVE)
     await stage.done(await stage.submit(stage.transfer("after", 9)))
     assert stage.amounts() == [1, 2, 9]
+
+
+async def test_two_different_ends_of_one_intent_quarantine_the_lane_and_the_first_stands(stage: Stage) -> None:
+    await stage.start()
+    stage.devnet.fault("stall")
+    [id] = await stage.submit(stage.transfer("a", 5))
+    await stage.until_status(id, Status.INFLIGHT)
+    assert isinstance(stage.ledger, MemoryLedger)
+    store = stage.ledger.stores[stage.lane]
+    store.records[id] = replace(store.records[id], status=Status.CANCELLED, outcome=Outcome(Status.CANCELLED))
+    stage.devnet.clear_faults()
+    lane = await stage.until_lane(LaneState.QUARANTINED)
+    assert lane.reason == "unexplained_outcome"
+    assert (lane.evidence["stored"], lane.evidence["seen"]) == ("cancelled", "done")
+    assert (await stage.read(id)).status is Status.CANCELLED
 
 
 # -- finding what is stuck

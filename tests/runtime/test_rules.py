@@ -20,6 +20,10 @@ from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.rpc.endpoint import Endpoint
 
+PATIENT = replace(POLICY, include_within_ms=60_000)
+"""Nothing is sent again for being slow: what a test counts is what it asked for."""
+
+
 # -- 1 recover first
 
 
@@ -57,7 +61,7 @@ async def test_rule_1_recovery_settles_what_landed_while_nobody_watched_and_send
 
 async def test_rule_1_a_stuck_old_attempt_does_not_stop_new_ones(stage: Stage) -> None:
     stage.devnet.fault("drop", signer_id=stage.account["account_id"], count=1)
-    await stage.start(policy=replace(POLICY, include_within_ms=60_000))
+    await stage.start(policy=PATIENT)
     [old] = await stage.submit(stage.transfer("old", 1))
     await stage.until_status(old, Status.INFLIGHT)
     ids = await stage.submit(*stage.transfers(5, first=2))
@@ -97,7 +101,7 @@ async def test_rule_2_behind_a_balancer_the_next_nonce_leaves_only_after_the_ans
         return answer
 
     async with RpcRelay(stage.devnet.url, {"broadcast_tx_async": slow}) as relay:
-        await stage.start(url=[Endpoint(relay.url)])
+        await stage.start(url=[Endpoint(relay.url)], policy=PATIENT)
         records = await stage.done(await stage.submit(*stage.transfers(30)))
         assert relay.sent("broadcast_tx_async") == [r.attempts[0].hash for r in records]
     assert most == 1
@@ -297,7 +301,7 @@ async def test_rule_5_the_first_send_that_is_not_taken_stops_all_higher_nonces(s
         return await forward()
 
     async with RpcRelay(stage.devnet.url, {"broadcast_tx_async": busy}) as relay:
-        await stage.start(url=[Endpoint(relay.url)])
+        await stage.start(url=[Endpoint(relay.url)], policy=PATIENT)
         records = await stage.done(await stage.submit(*stage.transfers(6)))
         sent = relay.sent("broadcast_tx_async")
         order = [r.attempts[0].hash for r in records]
