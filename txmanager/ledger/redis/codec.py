@@ -11,18 +11,7 @@ from typing import Any
 import orjson
 
 from txmanager.core.errors import InvalidInput
-from txmanager.core.models import (
-    Attempt,
-    Event,
-    Intent,
-    IntentId,
-    Json,
-    Lane,
-    LaneSpec,
-    Outcome,
-    Purpose,
-    Record,
-)
+from txmanager.core.models import Attempt, Event, Intent, IntentId, Json, Lane, LaneSpec, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 
 Fields = Mapping[bytes, bytes]

@@ -1,0 +1,90 @@
+"""What every part of the Redis ledger shares: the link, the runner, the keys, and reading records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from txmanager.core.errors import InvalidSettings
+from txmanager.core.models import IntentId, Record
+from txmanager.ledger.redis import codec
+from txmanager.ledger.redis.checks import Durability, check_server
+from txmanager.ledger.redis.ears import Ears
+from txmanager.ledger.redis.keys import Keys
+from txmanager.ledger.redis.links import Dial, SingleLink, connect
+from txmanager.ledger.redis.memory import Gauge
+from txmanager.ledger.redis.runner import Runner
+
+DAY_MS = 24 * 3600 * 1000
+_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,63}\Z")
+
+
+class Backend:
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = "txm",
+        durability: Durability = "fsync",
+        replicas: int = 1,
+        retention_ms: int = 7 * DAY_MS,
+        timeout_s: float = 1.0,
+        wait_ms: int = 500,
+    ) -> None:
+        if not _PREFIX.match(prefix):
+            raise InvalidSettings(
+                "ledger.prefix", "must be 1 to 63 of A-Z a-z 0-9 _ . : - (no braces: they pick the slot)"
+            )
+        self._durability = durability
+        self._replicas = replicas
+        self._retention_ms = retention_ms
+        self._link = connect(url, Dial(timeout_s, replicas if durability == "replicas" else 0, wait_ms))
+        self._runner = Runner(self._link, timeout_s)
+        self._keys = Keys(prefix)
+        self._ears = Ears(self._link, timeout_s)
+        self._gauge = Gauge(self._link)
+
+    @property
+    def vouches(self) -> bool:
+        """Whether an acknowledged write outlives what can change the replication id in this mode."""
+        return self._durability == "replicas" or (self._durability == "fsync" and isinstance(self._link, SingleLink))
+
+    @property
+    def runner(self) -> Runner:
+        return self._runner
+
+    async def start(self) -> list[str]:
+        """Refuse a server that cannot keep the promises; answers the warnings."""
+        return await check_server(self._link, self._durability, self._replicas)
+
+    async def close(self) -> None:
+        self._runner.close()
+        await self._ears.close()
+        await self._link.close()
+
+    # -- shared by the parts
+
+    def _home_keys(self, id: IntentId) -> tuple[str, str]:
+        return self._keys.of_home(id)
+
+    def _lane_keys(self, lane: str, *, events: bool = False) -> list[str]:
+        keys = self._keys
+        first = [keys.lane(lane), keys.queue(lane)]
+        return [*first, *([keys.events(lane)] if events else []), keys.unfinished(lane), keys.finals(lane)]
+
+    async def _records(self, lane: str, ids: Sequence[IntentId]) -> list[Record | None]:
+        keys = [self._keys.queue(lane), *(self._keys.record(lane, id) for id in ids)]
+        records: list[Record | None] = []
+        for id, (flat, entry) in zip(ids, await self._runner.run("records", keys), strict=True):
+            fields = codec.pairs(flat)
+            if fields.get(b"s", b"retired") == b"retired":
+                records.append(None)
+            else:
+                records.append(codec.record(id, lane, fields, codec.pairs(entry).get(b"p")))
+        return records
+
+
+def words(states: Sequence[Any] | frozenset[Any]) -> str:
+    """States as the scripts look for them: each with a blank on both sides."""
+    return f" {' '.join(sorted(states))} "

@@ -1,0 +1,76 @@
+"""Final records on Redis: to their homes first and durably, then the tombstone; and what crashes left half done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from txmanager.core.ledger import SWEEP_AFTER_MS, TOMBSTONE_MS
+from txmanager.core.models import IntentId, Record
+from txmanager.ledger.inputs import check_retirable
+from txmanager.ledger.redis import codec
+from txmanager.ledger.redis.backend import Backend
+from txmanager.ledger.redis.runner import Arg, Call
+
+_SWEEP_PAGE = 1000
+
+
+class Finals(Backend):
+    async def unretired(self, lane: str, count: int) -> list[Record]:
+        finals = self._keys.finals(lane)
+        [found] = await self._runner.plain(finals, ("SRANDMEMBER", finals, count))
+        ids = [IntentId.parse(id.decode()) for id in found]
+        return [r for r in await self._records(lane, ids) if r is not None and r.status.final] if ids else []
+
+    async def retire(self, records: Sequence[Record]) -> int:
+        check_retirable(records)
+        if not records:
+            return 0
+        calls = [
+            Call(
+                "retire_home",
+                self._home_keys(r.id),
+                (str(r.id), r.intent.fingerprint, r.life, r.lane, r.created_at, codec.pack_final(r)),
+            )
+            for r in records
+        ]
+        await self._runner.run_joined(calls, (self._retention_ms,), durable=True)
+        by_lane: dict[str, list[Record]] = {}
+        for record in records:
+            by_lane.setdefault(record.lane, []).append(record)
+        burials = []
+        for lane, group in by_lane.items():
+            args: list[Arg] = [TOMBSTONE_MS]
+            for record in group:
+                args += (str(record.id), record.life, record.status.value)
+            keys = [self._keys.finals(lane), *(self._keys.record(lane, r.id) for r in group)]
+            burials.append(Call("bury", keys, args))
+        return sum(await self._runner.run_many(burials))
+
+    async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
+        gone = kept = 0
+        while True:
+            # claims that stay are skipped on the next page, so that they cannot hide what lies behind them
+            args = (older_than_ms, kept, _SWEEP_PAGE)
+            names = await self._runner.run("stale", [self._keys.open_claims(home)], args)
+            for name in names:
+                swept = await self._sweep_one(IntentId.parse(name.decode()))
+                gone, kept = gone + swept, kept + (not swept)
+            if len(names) < _SWEEP_PAGE:
+                return gone
+
+    async def _sweep_one(self, id: IntentId) -> bool:
+        [value] = await self._runner.plain(self._keys.home(id), ("GET", self._keys.home(id)))
+        head, _, final = (value or b"").partition(b"\n")
+        life, born, lane = head.decode().split(" ")[1:] if head else ("", "", "")
+        if life == "alias":
+            # an alias stays for as long as its target is known
+            target = self._keys.home(IntentId.parse(lane))
+            [known] = await self._runner.plain(target, ("EXISTS", target))
+            if known:
+                return False
+        elif head and not final:
+            [record] = await self._records(lane, [id])
+            if record is not None and record.life == life:
+                return record.status.final and bool(await self.retire([record]))
+        reply = await self._runner.run("forget", self._home_keys(id), (str(id), life, born))
+        return bool(reply[0] == b"gone")

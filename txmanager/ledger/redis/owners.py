@@ -1,0 +1,167 @@
+"""Owning a lane on Redis: lease, take, write ahead, settle. Every call is fenced by the script it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from txmanager.core.errors import Fenced, Refused, RolledBack
+from txmanager.core.ledger import SCHEMA, Lease, Renewed, Settled, Settlement, Taken, WriteAhead
+from txmanager.core.models import Fence, IntentId, Json, Record
+from txmanager.core.states import LaneState, sources
+from txmanager.ledger.inputs import check_final, check_token
+from txmanager.ledger.redis import codec
+from txmanager.ledger.redis.backend import Backend, words
+from txmanager.ledger.redis.runner import Arg, Call
+
+
+class Owners(Backend):
+    async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
+        check_token(token)
+        reply = await self._runner.run("lease", self._lane_keys(lane), (owner, token, lease_ms, SCHEMA))
+        match reply:
+            case [b"leased", epoch, holder, snapshot]:
+                fence = Fence(lane, holder.decode(), int(epoch), token)
+                return Lease("leased", fence, codec.lane(lane, snapshot), fence.owner, lease_ms)
+            case [b"held", holder, left]:
+                return Lease("held", owner=holder.decode(), left_ms=int(left))
+            case [word, *_]:
+                name: Any = word.decode()
+                return Lease(name)
+        raise AssertionError(reply)
+
+    async def renew(self, fences: Sequence[Fence], lease_ms: int) -> list[Renewed]:
+        calls = [
+            Call("renew", (self._keys.lane(f.lane), self._keys.queue(f.lane)), (f.epoch, f.token, lease_ms))
+            for f in fences
+        ]
+        answers = []
+        for fence, reply in zip(fences, await self._runner.run_many(calls), strict=True):
+            if reply[0] == b"renewed":
+                _, depth, state, asks, stored, found = reply
+                answers.append(
+                    Renewed(
+                        "renewed",
+                        depth,
+                        LaneState(state.decode()),
+                        int(asks),
+                        stored != found,
+                        fence.owner,
+                        fence.epoch,
+                    )
+                )
+            else:
+                answers.append(Renewed("fenced", owner=reply[1].decode(), epoch=int(reply[2])))
+        return answers
+
+    async def release(self, fence: Fence) -> bool:
+        reply = await self._runner.run("release", [self._keys.lane(fence.lane)], (fence.epoch, fence.token))
+        return bool(reply[0] == b"released")
+
+    async def baseline(self, fence: Fence, cursor: int, *, operator: bool = False) -> int:
+        args = (fence.epoch, fence.token, str(cursor), "operator" if operator else "")
+        reply = await self._fenced(fence, "baseline", [self._keys.lane(fence.lane)], args, durable=True)
+        return int(reply[1])
+
+    async def vouch(self, fence: Fence, stored: str, found: str) -> bool:
+        args = (fence.epoch, fence.token, stored, found)
+        reply = await self._fenced(fence, "vouch", [self._keys.lane(fence.lane)], args)
+        return bool(reply[0] == b"ok")
+
+    async def take(self, fence: Fence, count: int) -> list[Taken]:
+        keys = [self._keys.lane(fence.lane), self._keys.queue(fence.lane)]
+        reply = await self._fenced(fence, "take", keys, (fence.epoch, fence.token, count))
+        if reply[0] != b"ok":
+            return []
+        taken = []
+        for sid, flat in reply[1:]:
+            fields = codec.pairs(flat)
+            id = IntentId.parse(fields[b"i"].decode())
+            intent = codec.intent(id, fields, fields[b"p"])
+            taken.append(Taken(intent, fields[b"l"].decode(), sid.decode(), int(sid.partition(b"-")[0])))
+        return taken
+
+    async def unfinished(self, fence: Fence) -> list[Record]:
+        lane = fence.lane
+        keys = [self._keys.lane(lane), self._keys.unfinished(lane)]
+        reply = await self._fenced(fence, "unfinished", keys, (fence.epoch, fence.token))
+        ids = [IntentId.parse(id.decode()) for id in reply[1:]]
+        if not ids:
+            return []
+        found = [r for r in await self._records(lane, ids) if r is not None and not r.status.final]
+        return sorted((r for r in found if r.attempts), key=lambda r: min(a.nonce for a in r.attempts))
+
+    async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
+        lane = fence.lane
+        after = max([cursor, *(w.attempt.nonce + 1 for w in batch)])
+        args: list[Arg] = [fence.epoch, fence.token, str(cursor), str(after)]
+        for write in batch:
+            attempt = write.attempt
+            args += (
+                str(write.id),
+                write.life,
+                write.stream_id,
+                attempt.purpose.value,
+                str(attempt.nonce),
+                attempt.hash,
+            )
+            args += (codec.pack_attempt(attempt), int(write.counted), *_deaths(write.deaths))
+        keys = [
+            self._keys.lane(lane),
+            self._keys.queue(lane),
+            self._keys.events(lane),
+            self._keys.unfinished(lane),
+            *(self._keys.record(lane, w.id) for w in batch),
+        ]
+        reply = await self._fenced(fence, "record_attempts", keys, args, durable=True)
+        if reply[0] == b"refused":
+            raise Refused(lane if reply[1] == b"lane" else reply[1].decode(), reply[2].decode())
+        if reply[0] == b"rolled_back":
+            raise RolledBack(lane, reply[1].decode(), reply[2].decode())
+        return int(reply[1])
+
+    async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
+        lane = fence.lane
+        args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
+        for item in batch:
+            outcome = check_final(item.outcome)
+            name = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
+            code = str(outcome.error["code"]) if outcome.error else ""
+            args += (str(item.id), item.life, outcome.status.value, words(sources(outcome.status)))
+            args += (codec.pack_outcome(outcome), name, code, outcome.tx_hash or "", *_deaths(item.deaths))
+        keys = [*self._lane_keys(lane, events=True), *(self._keys.record(lane, i.id) for i in batch)]
+        # an outcome seen on chain can be seen again; one that only we know must not be lost
+        durable = any(item.outcome.tx_hash is None for item in batch)
+        reply = await self._fenced(fence, "settle", keys, args, durable=durable)
+        answers = []
+        for item in reply[1:]:
+            word: Any = item[0].decode()
+            answers.append(
+                Settled(word, item[1].decode() if len(item) > 1 else "", int(item[2]) if len(item) > 2 else 0)
+            )
+        return answers
+
+    async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
+        lane = fence.lane
+        keys = [self._keys.lane(lane), self._keys.events(lane), self._keys.record(lane, id)]
+        held = codec.dumps({"reason": reason, "evidence": evidence})
+        args = (fence.epoch, fence.token, str(id), life, reason, held)
+        reply = await self._fenced(fence, "hold", keys, args)
+        return bool(reply[0] == b"held")
+
+    async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
+        keys = [self._keys.lane(fence.lane), self._keys.record(fence.lane, id)]
+        reply = await self._fenced(fence, "answer", keys, (fence.epoch, fence.token, life))
+        return bool(reply[0] == b"ok")
+
+    async def _fenced(
+        self, fence: Fence, name: str, keys: Sequence[str], args: Sequence[Arg], *, durable: bool = False
+    ) -> Any:
+        reply = await self._runner.run(name, keys, args, durable=durable)
+        if reply[0] == b"fenced":
+            raise Fenced(fence.lane, reply[1].decode(), int(reply[2]))
+        return reply
+
+
+def _deaths(deaths: Mapping[str, Mapping[str, Json]]) -> tuple[Arg, ...]:
+    return len(deaths), *(part for name, proof in deaths.items() for part in (name, codec.dumps(proof)))

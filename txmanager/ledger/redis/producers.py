@@ -1,0 +1,138 @@
+"""Accepting on Redis: claims in homes, appends to lanes, and what callers may read and ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from txmanager.core.errors import NotAllowed, NotFound
+from txmanager.core.ledger import APPEND_WITHIN_MS, Appended, Claim, Claimed, Entry
+from txmanager.core.models import IntentId, Json, Outcome, Record
+from txmanager.core.states import Status
+from txmanager.ledger.redis import codec
+from txmanager.ledger.redis.backend import Backend
+from txmanager.ledger.redis.runner import Arg, Call
+
+_ALIASES = 8
+"""An alias names a key that is no alias; a longer chain is two callers' keys that name each other."""
+
+
+class Producers(Backend):
+    async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
+        await self._gauge.check()
+        calls = [Call("claim", self._home_keys(c.id), (str(c.id), c.fingerprint, c.lane, c.life)) for c in claims]
+        replies = await self._runner.run_joined(calls, durable=True)
+        return [self._claimed(c.id, r) for c, r in zip(claims, replies, strict=True)]
+
+    async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
+        reply = await self._runner.run("move", self._home_keys(id), (str(id), life, old_lane, new_lane), durable=True)
+        return self._claimed(id, reply)
+
+    async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> Claimed:
+        args = (str(id), fingerprint, str(target))
+        reply = await self._runner.run("alias", self._home_keys(id), args, durable=True)
+        return self._claimed(id, reply)
+
+    @staticmethod
+    def _claimed(id: IntentId, reply: Sequence[bytes]) -> Claimed:
+        match reply:
+            case [b"claimed" | b"renewed" as word, lane, life, born]:
+                return Claimed("claimed" if word == b"claimed" else "renewed", lane.decode(), life.decode(), int(born))
+            case [b"final", body]:
+                fingerprint, life_, born_, lane_ = (part.decode() for part in body.partition(b"\n")[0].split(b" "))
+                record = codec.unpack_final(id, fingerprint, life_, lane_, body.partition(b"\n")[2])
+                return Claimed("final", lane_, life_, int(born_), record)
+            case [b"alias", target]:
+                return Claimed("alias", alias_of=IntentId.parse(target.decode()))
+            case _:
+                return Claimed("conflict")
+
+    async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
+        keys = self._keys
+        args: list[Arg] = [APPEND_WITHIN_MS, keys.wake(lane)]
+        for entry in entries:
+            intent = entry.intent
+            payload = codec.dumps(intent.payload)
+            args += (
+                str(intent.id),
+                entry.life,
+                entry.born,
+                intent.fingerprint,
+                intent.kind,
+                codec.more(intent),
+                payload,
+            )
+        records = [keys.record(lane, e.intent.id) for e in entries]
+        replies = await self._runner.run(
+            "append", [keys.lane(lane), keys.queue(lane), keys.events(lane), *records], args, durable=True
+        )
+        return [self._appended(reply) for reply in replies]
+
+    @staticmethod
+    def _appended(reply: Sequence[Any]) -> Appended:
+        match reply:
+            case [b"appended" | b"exists" as word, sid, status, depth, at]:
+                name: Any = word.decode()
+                return Appended(name, sid.decode(), status.decode(), int(depth), int(at))
+            case [b"full", depth]:
+                return Appended("full", depth=int(depth))
+            case _:
+                return Appended(reply[0].decode())
+
+    async def read(self, id: IntentId) -> Record | None:
+        seen, aliases = "", 0
+        while True:
+            [home] = await self._runner.plain(self._keys.home(id), ("GET", self._keys.home(id)))
+            if home is None:
+                return None
+            head, _, final = home.partition(b"\n")
+            fingerprint, life, _, lane = head.decode().split(" ")
+            if life == "alias":
+                id, aliases = IntentId.parse(lane), aliases + 1
+                if aliases > _ALIASES:
+                    return None
+                continue
+            if final:
+                return codec.unpack_final(id, fingerprint, life, lane, final)
+            [record] = await self._records(lane, [id])
+            if record is not None and record.life == life:
+                return record
+            if seen == life + lane:
+                return None
+            seen = life + lane  # retired between the two reads: the home knows now
+
+    async def cancel(self, id: IntentId) -> Record:
+        while not (record := await self._found(id)).status.final:
+            keys, lane = self._keys, record.lane
+            outcome = codec.pack_outcome(Outcome(Status.CANCELLED))
+            reply = await self._runner.run(
+                "cancel",
+                [*self._lane_keys(lane, events=True), keys.record(lane, record.id)],
+                (str(record.id), record.life, outcome, keys.wake(lane), keys.final(lane)),
+                durable=True,
+            )
+            if reply[0] in (b"cancelled", b"asked"):
+                return await self._found(id)
+        if record.status is not Status.CANCELLED:
+            raise NotAllowed(f"intent {record.id.key!r} is {record.status} already; its result stands")
+        return record
+
+    async def resolve(self, id: IntentId, directive: Mapping[str, Json]) -> Record:
+        record = await self._found(id)
+        lane = record.lane
+        reply = await self._runner.run(
+            "resolve",
+            [self._keys.lane(lane), self._keys.record(lane, record.id)],
+            (record.life, codec.dumps(directive), self._keys.wake(lane)),
+            durable=True,
+        )
+        record = await self._found(id)
+        if reply[0] != b"asked":
+            raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
+        return record
+
+    async def _found(self, id: IntentId) -> Record:
+        record = await self.read(id)
+        if record is None:
+            raise NotFound(f"no intent {id.key!r} in pool {id.pool!r}")
+        return record
