@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -324,3 +325,50 @@ async def test_a_node_of_another_chain_is_refused_before_anything_is_signed(anvi
     with pytest.raises(InvalidInput, match="not of the chain 5"):
         await chain.look_up(f"evm:6:{signer.address}", [(None, None)])
     await chain.close()
+
+
+async def test_bytes_no_node_will_take_are_killed_by_a_no_op_and_the_lane_goes_on(make_anvil):
+    anvil = make_anvil()
+    stage = Stage(anvil, [new_signer()], policy=PATIENT)
+    async with stage:
+        payload = {"to": stage.receiver, "gas": 2**40, "simulate": False}
+        await stage.submit(stage.intent("bad", "evm.transaction", payload), stage.transfer("good"))
+        bad = await stage.until_status("bad", Status.FAILED, Status.DONE)
+        assert bad.status is Status.FAILED
+        assert bad.outcome.error["code"] == "rejected"
+        assert [a.purpose for a in bad.attempts] == ["first", "noop"]
+        [good] = await stage.until_done("good")
+        assert good.outcome.nonce == 1
+        assert stage.received() == 1
+
+
+async def test_a_held_nonce_holds_its_lane_until_it_lands(make_anvil):
+    anvil = make_anvil("--no-mining")
+    stage = Stage(anvil, [new_signer()], policy=replace(PATIENT, hold_after_ms=1_500))
+    async with stage:
+        await stage.submit(stage.transfer("a"))
+        held = await stage.until_status("a", Status.HELD)
+        assert held.hold["reason"] == "no_proof"
+        lane = await stage.until_lane(LaneState.PAUSED)
+        assert "a" in lane.reason
+        anvil.rpc("evm_setAutomine", True)
+        anvil.rpc("evm_mine")
+        await stage.until_done("a")
+        await stage.until_lane(LaneState.ACTIVE)
+        await stage.submit(stage.transfer("b"))
+        await stage.until_done("b")
+        assert stage.received() == 2
+
+
+async def test_many_addresses_share_the_work_and_keep_their_own_order(anvil):
+    """Four hundred transfers over eight lanes: no lane waits for another."""
+    stage = Stage(anvil, [new_signer() for _ in range(8)])
+    async with stage:
+        keys = [f"k{n}" for n in range(400)]
+        await stage.manager.submit_many([stage.transfer(key) for key in keys])
+        records = await stage.until_done(*keys, timeout=60.0)
+        assert stage.received() == 400
+        for signer in stage.signers:
+            mine = [r.outcome.nonce for r in records if r.lane.endswith(signer.address)]
+            assert sorted(mine) == list(range(len(mine)))
+            assert mine == sorted(mine)

@@ -112,6 +112,8 @@ class Kill:
 class Replace:
     """EVM: record and send the same bytes at a better price; of a no-op, when there is one."""
 
+    over: Attempt
+    """The newest attempt at the nonce: once there is a newer one, this was done."""
     reason: str
 
 
@@ -206,7 +208,7 @@ def _decide_alive(
         if not seen.priced_out if traits.replaces else (seen.clear and seen.idle):
             return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
     if traits.replaces and (reason := _too_cheap(record, noops or alive, seen, policy, now)):
-        return Replace(reason)
+        return Replace(max(noops or alive, key=lambda a: a.signed_at), reason)
     # Also what waits for the next intent to kill it: that one may never come, and the bytes may have expired.
     # A send that lies ahead was stamped before the clock was set back: its age is not known, so ask.
     if not 0 <= now - seen.sent_at < policy.include_within_ms:

@@ -283,6 +283,11 @@ class Sender:
         nonce = max(a.nonce for a in flight.open)
         rivals = [a for a in record.attempts if a.nonce == nonce]
         noop = next((a for a in rivals if a.purpose is Purpose.NOOP), None)
+        # The tracker may have decided before it saw what was recorded meanwhile: do nothing twice.
+        newest = max(rivals, key=lambda a: a.signed_at)
+        stale = isinstance(order, Replace) and order.over.name != newest.name
+        if stale or (isinstance(order, Kill) and noop is not None):
+            return True
         now = lane.context.clock()
         if noop is not None or isinstance(order, Kill):
             attempt = await lane.insist(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
@@ -299,7 +304,9 @@ class Sender:
         if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt)]):
             return True
         lane.context.point("after_replace_ahead")
-        flight.record = replace(record, attempts=(*record.attempts, attempt))
+        known = flight.record  # read again meanwhile, perhaps: a cancel must not be forgotten
+        if all(a.name != attempt.name for a in known.attempts):
+            flight.record = replace(known, attempts=(*known.attempts, attempt))
         flight.reply = None
         lane.context.metrics.replacements.labels(lane.id).inc()
         lane.log.info("replaced", intent=str(record.id), nonce=nonce, hash=attempt.hash, terms=attempt.terms)
