@@ -18,14 +18,16 @@ install: $(STAMP)  ## Make .venv with the locked dependencies
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "txmanager needs Python 3.11 or later; set PYTHON=")'
-	@echo "installing into $(VENV) ..."
+	@echo "installing into $(VENV), once (about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv: installing with pip, which is slower"
 	@grep -vE '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/wheels.txt
 	@grep -E '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/sources.txt
+	@echo "  $$(wc -l < $(VENV)/wheels.txt) locked packages ..."
 	@$(call pip_install,-r $(VENV)/wheels.txt)
 	@$(call pip_install,-r $(VENV)/sources.txt) 2> $(VENV)/sources.log \
 		|| echo "not installed, for want of a C compiler (see $(VENV)/sources.log): $(NEED_A_COMPILER)"
+	@echo "  txmanager itself ..."
 	@$(call pip_install,--no-deps -e .)
 	@touch $(STAMP)
 	@echo "installed"
