@@ -13,7 +13,7 @@ from tests.runtime.stage import POLICY, TIMING, Account, Stage, metric
 from tests.servers import DURABLE, HOST, Sentinel, Server
 from tests.servers.proxy import FaultProxy
 from tests.waiting import until
-from txmanager.core.errors import TxManagerError
+from txmanager.core.errors import TxManagerError, Unconfirmed
 from txmanager.core.models import Intent, IntentId
 from txmanager.core.states import LaneState
 from txmanager.ledger.redis import RedisLedger
@@ -151,6 +151,32 @@ async def test_a_failover_of_sentinel_with_every_write_on_the_replica_goes_on_by
         assert lane.reason == ""
         assert not lane.moved, "the new history was accepted"
         assert metric(running.worker, "quarantines_total") == 0
+    finally:
+        await stage.close()
+
+
+async def test_a_ledger_that_does_not_confirm_writes_sends_nothing_and_says_so(
+    devnet: Devnet, fresh_accounts: Iterator[Account], make_sentinel: Callable[..., Sentinel]
+) -> None:
+    sentinel = make_sentinel()
+    stage = Stage(devnet, RedisLedger(sentinel.url, prefix="u", durability="replicas", wait_ms=100), fresh_accounts)
+    try:
+        strict = replace(POLICY, window=1, include_within_ms=60_000)
+        running = await stage.start(timing=replace(TIMING, lease_ms=6000, margin_ms=1000), policy=strict)
+        stage.devnet.fault("stall")
+        ids = await persist(stage, stage.transfers(3))
+        await until(lambda: metric(running.worker, "sends_total") == 1, what="the first is sent")
+        replica = sentinel.replica
+        replica.pause()
+        stage.devnet.clear_faults()
+        await until(lambda: metric(running.worker, "stalled", lane=stage.lane) == 1, what="the lane says that it waits")
+        with pytest.raises(Unconfirmed):
+            await stage.submit(stage.transfer("k4", 4))
+        assert metric(running.worker, "sends_total") == 1
+        replica.resume()
+        ids += await persist(stage, [stage.transfer("k4", 4)])
+        await ended(stage, ids)
+        await until(lambda: metric(running.worker, "stalled", lane=stage.lane) == 0, what="the lane goes on")
     finally:
         await stage.close()
 

@@ -15,7 +15,7 @@ import structlog
 
 from txmanager.core.chain import Chain, NonceView
 from txmanager.core.decide import Policy
-from txmanager.core.errors import Busy, Fenced, KeyMissing, TxManagerError, Unavailable
+from txmanager.core.errors import Busy, Fenced, KeyMissing, TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.ledger import Ledger, Renewed
 from txmanager.core.models import Fence, Json, Lane, Record
 from txmanager.core.states import LaneState
@@ -149,15 +149,23 @@ class OwnedLane:
 
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a replay-safe call until it is answered; the lease decides when to give up."""
-        pause_s = 0.05
+        pause_s, stalled = 0.05, False
         while True:
             self.check_lease()
             try:
-                return await call()
+                answer = await call()
             except (Unavailable, Busy) as error:
-                self.log.warning("retrying", error=str(error))
+                stalled = True
+                self.context.metrics.stalled.labels(self.id).set(1)
+                unconfirmed = isinstance(error, Unconfirmed)
+                told = "the ledger does not confirm writes; nothing is sent" if unconfirmed else "retrying"
+                self.log.warning(told, error=str(error))
                 await asyncio.sleep(pause_s)
                 pause_s = min(1.0, pause_s * 2)
+            else:
+                if stalled:
+                    self.context.metrics.stalled.labels(self.id).set(0)
+                return answer
 
     async def quarantine(self, reason: str, evidence: Mapping[str, Json]) -> None:
         """Stop signing until an operator looked: a promise might not hold."""

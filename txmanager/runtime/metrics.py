@@ -28,6 +28,7 @@ class Metrics:
         self.replacements = self._counter("replacements", "Same nonce at a better price (EVM)")
         self.priced_out = self._counter("priced_out", "Better prices that would have passed the cap (EVM)")
         self.leases = self._counter("lease_changes", "Leases won and lost", "change")
+        self.stalled = self._gauge("stalled", "1 while the ledger or every node is away: nothing is sent")
         self.fenced = self._counter("fenced_writes", "Writes refused because another owner holds the lane")
         self.quarantines = self._counter("quarantines", "Lanes quarantined, by reason", "reason")
         self.holds = self._counter("holds", "Intents held, by reason", "reason")
