@@ -31,6 +31,7 @@ def up(
     near_keys: Annotated[
         str | None, typer.Option(help="... with these keys: file:PATH, env:NAME or vault:PATH.")
     ] = None,
+    evm: Annotated[bool, typer.Option("--evm", help="An EVM chain, too: starts anvil, with a pool `evm`.")] = False,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Your configuration: nothing embedded.")] = None,
 ) -> None:
     """Run the whole stack until Ctrl-C: store, NEAR devnet, API, workers, sweeper."""
@@ -39,7 +40,10 @@ def up(
         raise InvalidInput("--near-rpc", "is missing: --near-account and --near-keys belong to a node of yours")
     if config is not None and near is not None:
         raise InvalidInput("--near-rpc", "and --config do not go together: name the node in [networks] of the file")
-    asyncio.run(_up(StackOptions(data, port, workers, keys, block_ms, redis=redis, near=near, config=config)))
+    if config is not None and evm:
+        raise InvalidInput("--evm", "and --config do not go together: name the node in [networks] of the file")
+    options = StackOptions(data, port, workers, keys, block_ms, redis=redis, near=near, config=config, evm=evm)
+    asyncio.run(_up(options))
 
 
 async def _up(options: StackOptions) -> None:
@@ -98,6 +102,15 @@ curl -i -w '\\n' '{stack.url}/v1/near/accounts?wait=30' \\
   -H 'Authorization: Bearer {stack.folder.token()}' \\
   -H 'Content-Type: application/json' \\
   -d '{{"new_account_id": "{name}", "new_public_key": "ed25519:{_SOME_KEY}"}}'
+""")
+    if stack.evm_url:
+        typer.echo(f"""Send a wei on the EVM chain at {stack.evm_url}:
+
+curl -i -w '\\n' '{stack.url}/v1/evm/transactions?wait=30' \\
+  -H 'Authorization: Bearer {stack.folder.token()}' \\
+  -H 'Idempotency-Key: {secrets.token_hex(8)}' \\
+  -H 'Content-Type: application/json' \\
+  -d '{{"pool": "evm", "to": "0x{secrets.token_hex(20)}", "value": "1"}}'
 """)
 
 

@@ -17,6 +17,7 @@ from typing import IO
 
 from txmanager.core.errors import InvalidInput, Misconfigured, Unavailable
 from txmanager.settings import ApiSettings, load
+from txmanager.stack.anvil import PHRASE, PHRASE_VARIABLE, anvil_answers, anvil_argv, anvil_config, find_anvil
 from txmanager.stack.child import Child
 from txmanager.stack.folder import DataFolder, config_text, write_private
 from txmanager.stack.parts import check_port, devnet_argv, free_port, listens, readiness, start_devnet, valkey_argv
@@ -25,7 +26,7 @@ _READY_WITHIN_S = 60.0
 _GRACE_S = 15.0
 _RESTART_S = 0.5
 _RESTART_AT_MOST_S = 10.0
-_STORES = ("valkey", "devnet")
+_STORES = ("valkey", "devnet", "anvil")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class StackOptions:
     redis: str | None = None
     near: NearOptions | None = None
     config: Path | None = None
+    evm: bool = False
+    """Whether an anvil runs beside, with a pool of its own."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Overrides of the configuration, for every program."""
 
@@ -62,6 +65,7 @@ class Stack:
         self._locks: list[IO[str]] = []
         self.account = ""
         self.near_url = ""
+        self.evm_url = ""
         self.config = self.folder.config
         self.url = f"http://127.0.0.1:{options.port}"
 
@@ -83,6 +87,8 @@ class Stack:
         environment = dict(self.options.environment)
         if self.options.config is None:
             await self._embed()
+            if self.options.evm:
+                environment[PHRASE_VARIABLE] = PHRASE
         else:
             self.config = self.options.config.resolve()
             if self.options.redis is not None:
@@ -113,6 +119,7 @@ class Stack:
                 "--near-rpc needs an account of that network and its keys: add --near-account relayer.testnet and "
                 "--near-keys file:PATH (or give --config)"
             )
+        anvil = find_anvil() if self.options.evm else None
         valkey = asyncio.create_task(self._start_valkey())
         try:
             if near is not None:
@@ -136,7 +143,8 @@ class Stack:
                 api_port=self.options.port,
                 token=self.folder.token(),
                 lease_s=self.options.lease_s,
-            ),
+            )
+            + (await self._start_anvil(anvil) if anvil is not None else ""),
         )
         load(self.config, {})
 
@@ -160,6 +168,16 @@ class Stack:
         if len(account["keys"]) != self.options.keys:
             self._say(f"--keys {self.options.keys} counts for a new data folder only; this one keeps its keys")
         return self.folder.write_keys(self.account, account["keys"])
+
+    async def _start_anvil(self, program: str) -> str:
+        port, keys = free_port(), self.options.keys
+        argv = anvil_argv(program, self.folder.path / "anvil", port, keys, self.options.block_ms)
+        child = self._child("anvil", argv)
+        await child.start()
+        await self._until(lambda: anvil_answers(port), child)
+        self.evm_url = f"http://127.0.0.1:{port}"
+        self._say(f"anvil at {self.evm_url}, {keys} addresses in the pool evm")
+        return anvil_config(port, keys)
 
     async def _program(self, name: str, module: str, environment: Mapping[str, str]) -> None:
         await self._child(name, [sys.executable, "-m", module], environment).start()
