@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test run demo sim lint format clean chaos
+.PHONY: help install lock test run demo sim bench lint format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -57,6 +57,9 @@ demo: $(STAMP)  ## Tell the two-minute story: 500 accounts, retries, a kill -9 (
 sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (SCHEDULES=n, SEED=n, MUTANTS=1)
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(MUTANTS),--mutants $(filter-out 1,$(MUTANTS)), \
 		$(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)))) $(ARGS)
+
+bench: $(STAMP)  ## Measure against other queues and write docs/performance.md (ARGS="--quick")
+	$(BIN)/txmanager bench $(ARGS)
 
 lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check .

@@ -1,9 +1,10 @@
 """Ours, as a contender: the production ledger, worker and NEAR adapter, unchanged, in one process.
 
-    python -m bench.ours drain|latency --redis URL --rpc PORT --jobs N [--window 16] [--durability none] [--lanes 8]
+    python -m bench.ours drain|latency|fill|empty --redis URL --rpc PORT --jobs N [--window 16] [--durability none]
 
 `drain` accepts all jobs first and then times the worker from its start to the last settlement. `latency` submits
-200 a second and times each from `submit` until a caller in the same process was told that it is final.
+200 a second and times each from `submit` until a caller in the same process was told that it is final. `fill` only
+accepts, `empty` only works off what was accepted with the same keys.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import hashlib
 import json
 import logging
 import random
@@ -29,6 +31,7 @@ from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker
 from txmanager.signing.ed25519 import Ed25519Signer
+from txmanager.signing.secret import Secret
 
 POOL = "bench"
 _ABREAST = 200
@@ -46,7 +49,8 @@ def intent(number: int) -> Intent:
 
 
 def services(port: int, lanes: int, window: int, direct: bool) -> tuple[NearChain, dict[str, Service]]:
-    signers = [Ed25519Signer.generate() for _ in range(lanes)]
+    # The same keys in every process: one may fill what another one empties.
+    signers = [Ed25519Signer(Secret(hashlib.sha256(b"lane %d" % n).digest())) for n in range(lanes)]
     by_lane = {f"near:bench:relayer.near:{signer.public_key}": signer for signer in signers}
     endpoint = Endpoint(f"http://127.0.0.1:{port}", direct=direct)
     chain = NearChain("bench", [endpoint], by_lane, settings=NearNetwork(86_400, 43_200))
@@ -71,7 +75,6 @@ async def submit_all(producer: Producer, jobs: int) -> None:
 
 
 async def drain(ledger: RedisLedger, worker: Worker, jobs: int) -> dict[str, Any]:
-    await submit_all(Producer(ledger), jobs)
     gc.collect()
     trips, began, spent = ledger.runner.round_trips, time.perf_counter(), time.process_time()
     running = asyncio.create_task(worker.run())
@@ -94,7 +97,7 @@ async def drain(ledger: RedisLedger, worker: Worker, jobs: int) -> dict[str, Any
 async def latency(ledger: RedisLedger, worker: Worker, jobs: int, rate: float) -> dict[str, Any]:
     producer, took = Producer(ledger), []
     running = asyncio.create_task(worker.run())
-    while not worker.ready:
+    while not worker.ready:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     loop = asyncio.get_running_loop()
 
@@ -132,7 +135,11 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
         await ledger.register(service.spec)
     worker = Worker(ledger, served, timing=Timing())
     try:
-        if options.mode == "drain":
+        if options.mode in ("drain", "fill"):
+            await submit_all(Producer(ledger), options.jobs)
+        if options.mode == "fill":
+            return {"filled": options.jobs}
+        if options.mode in ("drain", "empty"):
             return await drain(ledger, worker, options.jobs)
         return await latency(ledger, worker, options.jobs, options.rate)
     finally:
@@ -142,7 +149,7 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("mode", choices=("drain", "latency"))
+    parser.add_argument("mode", choices=("drain", "latency", "fill", "empty"))
     parser.add_argument("--redis", required=True)
     parser.add_argument("--rpc", type=int, required=True)
     parser.add_argument("--jobs", type=int, required=True)

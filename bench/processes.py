@@ -50,7 +50,7 @@ class Redis:
         return str(self._info("server")["redis_version"])
 
     def _info(self, section: str) -> dict[str, Any]:
-        told: dict[str, Any] = self.client.info(section)  # type: ignore[assignment]
+        told: dict[str, Any] = self.client.info(section)
         return told
 
 

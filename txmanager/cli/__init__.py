@@ -28,6 +28,7 @@ _COMMANDS = {
     "resolve": "intents",
     "watch": "watch",
     "doctor": "doctor",
+    "bench": "bench",
 }
 """Each command and the module that has it, in the order of `--help`."""
 _GROUPS = ("lanes", "keys", "tokens", "config", "devnet")

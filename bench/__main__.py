@@ -1,0 +1,166 @@
+"""Run everything on this machine and write `docs/performance.md`.
+
+    python -m bench [--jobs 20000] [--peer-jobs N] [--repeats 3] [--quick] [--only drain,network,...]
+
+Ratios decide; absolute figures only say what this machine did. It refuses nothing when the machine is busy, but the
+report shows the load it was made under.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench import contenders, figures
+from bench.figures import Series, percentile, sample
+from bench.page import write_page
+from bench.processes import ROOT, Failed, redis_server, run
+
+PARTS = ("drain", "network", "latency", "accept", "memory", "blocks", "growth")
+Results = dict[str, dict[str, Series]]
+
+
+def _put(results: Results, part: str, name: str) -> Series:
+    return results.setdefault(part, {}).setdefault(name, Series(name))
+
+
+def measure_drain(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
+    for name in ("raw", "aiohttp", "lua"):
+        sample(_put(results, "drain", f"limit: {name}"), lambda n=name: figures.limit(n, options.jobs))  # type: ignore[misc]
+    sample(_put(results, "drain", "txmanager"), lambda: figures.drain_ours(options.jobs))
+    durable = ("--durability", "fsync")
+    sample(
+        _put(results, "drain", "txmanager, fsync"), lambda: figures.drain_ours(options.jobs, *durable, fsync="always")
+    )
+    for name in peers:
+        sample(_put(results, "drain", name), lambda n=name: figures.drain_peer(n, options.peer_jobs))  # type: ignore[misc]
+
+
+def measure_network(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
+    rtt = figures.RTT_MS
+    sample(_put(results, "network", "txmanager"), lambda: figures.drain_ours(options.jobs, rtt_ms=rtt))
+    sample(_put(results, "handler", "txmanager"), lambda: figures.drain_ours(options.jobs, handler_ms=rtt))
+    few = max(400, options.peer_jobs // 4)
+    for name in peers:
+        sample(_put(results, "network", name), lambda n=name: figures.drain_peer(n, few, rtt_ms=rtt))  # type: ignore[misc]
+        sample(_put(results, "handler", name), lambda n=name: figures.drain_peer(n, few, handler_ms=rtt))  # type: ignore[misc]
+
+
+def measure_latency(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
+    jobs = 400 if options.quick else 2_000
+    runs: dict[str, Callable[[], dict[str, Any]]] = {"txmanager": lambda: figures.latency_ours(jobs)}
+    runs["txmanager, fsync"] = lambda: figures.latency_ours(jobs, "always", "fsync")
+    for name in peers:
+        if name not in contenders.BATCH_ONLY:
+            runs[name] = lambda n=name: figures.latency_peer(n, jobs)  # type: ignore[misc]
+    for name, measure in runs.items():
+        low, high = _put(results, "p50", name), _put(results, "p99", name)
+        try:
+            took = measure()["latencies_ms"]
+        except Failed as why:
+            low.failed = high.failed = str(why)
+            continue
+        low.samples.append(percentile(took, 0.5))
+        high.samples.append(percentile(took, 0.99))
+
+
+def measure_accept(results: Results, options: argparse.Namespace) -> None:
+    seconds = 2.0 if options.quick else 4.0
+    sample(_put(results, "accept", "without Redis"), lambda: figures.accept("memory", seconds))
+    sample(_put(results, "accept", "txmanager"), lambda: figures.accept("redis", seconds))
+    sample(_put(results, "accept", "txmanager, fsync"), lambda: figures.accept("redis", seconds, "always", "fsync"))
+
+
+def measure_memory(results: Results, options: argparse.Namespace) -> None:
+    told = figures.memory(2_000 if options.quick else 20_000)
+    for name, value in told.items():
+        _put(results, "memory", name).samples.append(value)
+
+
+def measure_blocks(results: Results, options: argparse.Namespace) -> None:
+    for window, jobs in ((1, 6), (32, 320)):
+        with redis_server() as redis:
+            command = [sys.executable, "-m", "bench.blocks", "--redis", redis.url, "--window", str(window)]
+            series = _put(results, "blocks", f"window {window}")
+            sample(series, lambda c=command, j=jobs: run([*c, "--jobs", str(j)], 120))  # type: ignore[misc]
+
+
+def measure_growth(results: Results, options: argparse.Namespace) -> None:
+    """Processor time per intent of worker and Redis together, with few and with many lanes, little and much queued."""
+    jobs = options.jobs if not options.quick else 4_000
+    for name, lanes, queued in (("8 lanes", 8, jobs), ("1,000 lanes", 1_000, jobs), ("much queued", 8, 5 * jobs)):
+        series = _put(results, "growth", name)
+        sample(series, lambda n=lanes, q=queued: figures.drain_ours(q, lanes=n), "cpu_us")  # type: ignore[misc]
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--peer-jobs", type=int, default=None, help="jobs for each peer; as many as ours unless given")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="2,000 jobs, once: whether it runs, not how fast")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "performance.md")
+    options = parser.parse_args()
+    if options.quick:
+        options.jobs, options.repeats = 2_000, 1
+    options.peer_jobs = options.peer_jobs or options.jobs
+    options.only = options.only.split(",")
+    unknown = [part for part in options.only if part not in PARTS]
+    if unknown or options.jobs < 8 or options.repeats < 1:
+        wrong = (
+            f"--only: {unknown[0]!r} is not one of {', '.join(PARTS)}" if unknown else "--jobs at least 8, --repeats 1"
+        )
+        parser.error(wrong)
+    return options
+
+
+def main() -> None:
+    options = parse()
+    peers = contenders.install_peers()
+    results: Results = {}
+    loads = []
+    with redis_server() as redis:
+        redis_version = redis.version
+    for repeat in range(options.repeats):
+        loads.append(figures.load())
+        print(f"repeat {repeat + 1} of {options.repeats}, load {loads[-1]:.2f}", flush=True)
+        for part in options.only:
+            if repeat and part in ("memory", "blocks", "growth"):
+                continue  # counted or slow: once is enough
+            print(f"  {part}", flush=True)
+            measure = globals()[f"measure_{part}"]
+            measure(results, options, peers) if part in ("drain", "network", "latency") else measure(results, options)
+            for group in results.values():
+                for series in group.values():
+                    if series.failed:
+                        print(f"    {series.name}: {series.failed}", flush=True)
+    machine = {
+        "date": datetime.date.today().isoformat(),
+        "processor": f"{contenders.cpu_model()}, {os.cpu_count()} cores",
+        "load average at the start of each repeat": ", ".join(f"{one:.2f}" for one in loads),
+        "python": platform.python_version(),
+        "redis": redis_version,
+        "txmanager": version("txmanager"),
+        **contenders.versions(peers),
+    }
+    raw = ROOT / ".cache" / "bench" / "results.json"
+    told = {part: {name: asdict(one) for name, one in group.items()} for part, group in results.items()}
+    raw.write_text(json.dumps({"machine": machine, "results": told}))
+    write_page(
+        options.output, results, machine, jobs=options.jobs, peer_jobs=options.peer_jobs, repeats=options.repeats
+    )
+    print(f"wrote {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Who takes part: how each is started, and where the peers are installed (`.cache/bench`, from their lock files)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.processes import ROOT
+
+CACHE = ROOT / ".cache" / "bench"
+LOCKS = ROOT / "bench" / "peers"
+PYTHON_PEERS = ("saq", "taskiq", "arq", "streaq", "rq", "naive")
+PEERS = ("bullmq", *PYTHON_PEERS)
+BATCH_ONLY = ("rq",)
+"""Peers whose workers only poll in seconds when their queue is empty: their latency is not measured."""
+
+_VENV = CACHE / "venv"
+_NODE = CACHE / "bullmq"
+
+
+def install_peers() -> list[str]:
+    """Install what is missing; answers the peers that can run here."""
+    python = _VENV / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", _VENV], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "-r", str(LOCKS / "requirements.txt")]
+        subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
+    ready = list(PYTHON_PEERS)
+    if shutil.which("node") and shutil.which("npm"):
+        _NODE.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json", "bullmq_peer.mjs"):
+            shutil.copy(LOCKS / name, _NODE / name)
+        if not (_NODE / "node_modules" / "bullmq").exists():
+            subprocess.run(["npm", "ci", "--omit=optional", "--no-audit", "--no-fund"], cwd=_NODE, check=True)
+        ready.insert(0, "bullmq")
+    return ready
+
+
+def peer(name: str, mode: str, redis: str, sink: int, jobs: int, rate: float) -> tuple[list[str], dict[str, str]]:
+    """The command of a peer and its environment."""
+    if name == "bullmq":
+        command = ["node", str(_NODE / "bullmq_peer.mjs")]
+    else:
+        command = [str(_VENV / "bin" / "python"), "-m", f"bench.peers.{name}_peer"]
+    command += [mode, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs), "--rate", str(rate)]
+    return command, {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def ours(mode: str, redis: str, rpc: int, jobs: int, *more: str) -> list[str]:
+    return [sys.executable, "-m", "bench.ours", mode, "--redis", redis, "--rpc", str(rpc), "--jobs", str(jobs), *more]
+
+
+def limit(name: str, redis: str, sink: int, jobs: int) -> list[str]:
+    command = [sys.executable, "-m", "bench.limits", name]
+    return [*command, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs)]
+
+
+def versions(peers: list[str]) -> dict[str, str]:
+    """Installed versions, from the lock files' own names."""
+    found = {}
+    for line in (LOCKS / "requirements.txt").read_text().splitlines():
+        name, _, version = line.partition("==")
+        if name.lower() in ("arq", "saq", "taskiq", "taskiq-redis", "streaq", "rq"):
+            found[name.lower()] = version
+    if "bullmq" in peers:
+        manifest = (_NODE / "node_modules" / "bullmq" / "package.json").read_text()
+        found["bullmq"] = manifest.split('"version": "')[1].split('"')[0]
+        told = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True)
+        found["node"] = told.stdout.strip()
+    return found
+
+
+def cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"

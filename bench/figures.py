@@ -1,0 +1,123 @@
+"""The measurements: each answers a list of samples, one per repeat, or why there is none. Nothing is left running."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench import contenders
+from bench.processes import Failed, Redis, ask, proxy, redis_server, run, sink
+
+RTT_MS = 20.0
+RATE = 200.0
+
+
+@dataclass
+class Series:
+    """One contender's samples of one figure."""
+
+    name: str
+    samples: list[float] = field(default_factory=list)
+    violations: int = 0
+    failed: str = ""
+    more: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def middle(self) -> float:
+        return statistics.median(self.samples) if self.samples else 0.0
+
+    @property
+    def spread(self) -> str:
+        return f"{min(self.samples):,.4g} to {max(self.samples):,.4g}" if len(self.samples) > 1 else ""
+
+
+@dataclass
+class Stage:
+    redis: Redis
+    sink: int
+    rpc: int
+
+
+@contextlib.contextmanager
+def stage(*, fsync: str = "everysec", rtt_ms: float = 0.0, handler_ms: float = 0.0) -> Iterator[Stage]:
+    """A Redis, a sink and, where the network takes its time, a proxy: new ones for every sample."""
+    with redis_server(fsync) as redis, sink(handler_ms) as port, contextlib.ExitStack() as more:
+        yield Stage(redis, port, more.enter_context(proxy(port, rtt_ms)) if rtt_ms else port)
+
+
+def sample(series: Series, measure: Callable[[], dict[str, Any]], key: str = "per_s") -> None:
+    try:
+        told = measure()
+    except Failed as why:
+        series.failed = str(why)
+        return
+    series.samples.append(float(told[key]))
+    series.violations += int(told.get("violations", 0))
+    series.more.update({k: float(v) for k, v in told.items() if isinstance(v, int | float)})
+
+
+def drain_ours(jobs: int, *options: str, lanes: int = 8, fsync: str = "everysec", **delays: float) -> dict[str, Any]:
+    with stage(fsync=fsync, **delays) as at:
+        told = run(contenders.ours("drain", at.redis.url, at.rpc, jobs, "--lanes", str(lanes), *options), 600)
+        stats = ask(at.sink, "bench_stats")
+        more = {name: stats[name] for name in ("violations", "connections", "requests")}
+        return {
+            **told,
+            **more,
+            "jobs": jobs,
+            "sink_us": stats["cpu_s"] / jobs * 1e6,
+            "redis_us": at.redis.cpu_s() / jobs * 1e6,
+        }
+
+
+def drain_peer(name: str, jobs: int, *, rtt_ms: float = 0.0, handler_ms: float = 0.0) -> dict[str, Any]:
+    with stage(rtt_ms=rtt_ms, handler_ms=handler_ms) as at:
+        command, env = contenders.peer(name, "drain", at.redis.url, at.rpc, jobs, RATE)
+        told = run(command, 600, env)
+        return {**told, "violations": ask(at.sink, "bench_stats")["violations"]}
+
+
+def limit(name: str, jobs: int) -> dict[str, Any]:
+    with stage() as at:
+        return run(contenders.limit(name, at.redis.url, at.sink, jobs), 300)
+
+
+def latency_ours(jobs: int, fsync: str = "everysec", durability: str = "none") -> dict[str, Any]:
+    with stage(fsync=fsync) as at:
+        return run(contenders.ours("latency", at.redis.url, at.rpc, jobs, "--durability", durability), 300)
+
+
+def latency_peer(name: str, jobs: int) -> dict[str, Any]:
+    with stage() as at:
+        command, env = contenders.peer(name, "latency", at.redis.url, at.rpc, jobs, RATE)
+        return run(command, 300, env)
+
+
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def accept(ledger: str, seconds: float, fsync: str = "everysec", durability: str = "none") -> dict[str, Any]:
+    with redis_server(fsync) as redis:
+        command = [sys.executable, "-m", "bench.accept", ledger, "--redis", redis.url, "--durability", durability]
+        return run([*command, "--seconds", str(seconds)], 120)
+
+
+def memory(jobs: int) -> dict[str, float]:
+    """Redis memory per live intent (300 B of payload) and per final record."""
+    with stage() as at:
+        empty = at.redis.memory()
+        run(contenders.ours("fill", at.redis.url, at.rpc, jobs), 120)
+        live = at.redis.memory()
+        run(contenders.ours("empty", at.redis.url, at.rpc, jobs), 120)
+        return {"live": (live - empty) / jobs, "final": (at.redis.memory() - empty) / jobs}
+
+
+def load() -> float:
+    return os.getloadavg()[0]

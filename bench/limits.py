@@ -1,0 +1,84 @@
+"""What nothing built on the same parts can pass: signing and posting without a queue, and bare script calls.
+
+python -m bench.limits raw|aiohttp|lua --redis URL --sink PORT --jobs N
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvloop
+
+from bench.peers.job import KEYS, Key
+from txmanager.ledger.redis import RedisLedger
+from txmanager.rpc.connection import connect
+
+_HEAD = b"POST / HTTP/1.1\r\nHost: sink\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+
+
+async def each_key(jobs: int, work: Callable[[int, range], Awaitable[None]]) -> dict[str, Any]:
+    began = time.perf_counter()
+    await asyncio.gather(*(work(key, range(key, jobs, KEYS)) for key in range(KEYS)))
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "per_s": jobs / seconds}
+
+
+async def raw(options: argparse.Namespace) -> dict[str, Any]:
+    """Sign, POST on the key's own keep-alive connection, read the answer; one at a time per key."""
+
+    async def work(key: int, jobs: range) -> None:
+        signer, link = Key(key), await connect("127.0.0.1", options.sink, None, None, "sink", 1 << 20, 5.0)
+        for job in jobs:
+            body = signer.request(job)
+            response = await link.request(_HEAD % (len(body), body))
+            assert json.loads(response.body)["result"]
+
+    return await each_key(options.jobs, work)
+
+
+async def aiohttp(options: argparse.Namespace) -> dict[str, Any]:
+    import aiohttp as client
+
+    async with client.ClientSession() as session:
+
+        async def work(key: int, jobs: range) -> None:
+            signer = Key(key)
+            for job in jobs:
+                async with session.post(f"http://127.0.0.1:{options.sink}/", data=signer.request(job)) as response:
+                    assert (await response.json())["result"]
+
+        return await each_key(options.jobs, work)
+
+
+async def lua(options: argparse.Namespace) -> dict[str, Any]:
+    """The smallest script of ours, one call after the other on eight lanes."""
+    ledger = RedisLedger(options.redis, prefix="limit", durability="none")
+    try:
+
+        async def work(key: int, jobs: range) -> None:
+            for _ in jobs:
+                await ledger.runner.run("heartbeat", ("limit:m{x}", "limit:d{x}"), ("", "", 0))
+
+        return await each_key(options.jobs, work)
+    finally:
+        await ledger.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("raw", "aiohttp", "lua"))
+    parser.add_argument("--redis", required=True)
+    parser.add_argument("--sink", type=int, required=True)
+    parser.add_argument("--jobs", type=int, required=True)
+    options = parser.parse_args()
+    what = {"raw": raw, "aiohttp": aiohttp, "lua": lua}[options.what]
+    print(json.dumps(uvloop.run(what(options))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Puts results into the page. What it claims is computed here from the samples, never typed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.figures import RTT_MS, Series
+from bench.report import Goal, bars, goals_table, series_rows, table
+
+_PYTHON = ("arq", "saq", "taskiq", "streaq", "rq")
+_WINDOW, _LANES = 16, 8
+Results = Mapping[str, Mapping[str, Series]]
+
+
+def write_page(
+    path: Path, results: Results, machine: Mapping[str, str], *, jobs: int, peer_jobs: int, repeats: int
+) -> None:
+    plots = path.parent / "performance"
+    plots.mkdir(parents=True, exist_ok=True)
+    parts = [
+        _head(machine, jobs, peer_jobs, repeats),
+        "## Goals\n\n" + goals_table(_goals(results)),
+        _drain(results, plots),
+        _network(results, plots),
+        _latency(results, plots),
+        _small(results),
+    ]
+    path.write_text("\n".join(part for part in parts if part))
+
+
+def _head(machine: Mapping[str, str], jobs: int, peer_jobs: int, repeats: int) -> str:
+    given = f"{jobs:,} jobs" if jobs == peer_jobs else f"{jobs:,} jobs (the peers: {peer_jobs:,})"
+    return f"""# Performance
+
+Written by `txmanager bench` (`make bench`). Ratios decide; absolute figures only say what this machine did.
+
+The work: {given} over 8 keys, first in first out per key. A job builds and signs one NEAR function call of about 200
+bytes, posts it to a JSON-RPC sink in another process, and stores a result that can be read again. Ours is the
+production worker, ledger and NEAR adapter, unchanged, with write-ahead, tracking to finality and retirement; it asks
+the sink twice per transaction where a peer asks once. The peers have one queue per key with one job of it at a time,
+and a leaner HTTP client than their users take. {repeats} repeats, interleaved; medians, with the lowest and highest.
+Every sample has a Redis (AOF, everysec) and a sink of its own. "Violations" are nonces that reached the sink out of
+order.
+
+{table(["machine", ""], [[name, value] for name, value in machine.items()])}"""
+
+
+def _of(results: Results, part: str, name: str) -> Series | None:
+    found = results.get(part, {}).get(name)
+    return found if found is not None and found.samples else None
+
+
+def _best(results: Results, part: str, names: tuple[str, ...]) -> Series | None:
+    found = [one for name in names if (one := _of(results, part, name)) is not None]
+    return max(found, key=lambda one: one.middle, default=None)
+
+
+def _goals(results: Results) -> list[Goal]:
+    goals: list[Goal] = []
+
+    def ratio(what: str, must: float, above: Series | None, below: Series | None, unit: str = "x") -> None:
+        if above is None or below is None or not below.middle:
+            return
+        found = above.middle / below.middle
+        shown, wanted = (f"{found:.2f}x", f">= {must:g}x") if unit == "x" else (f"{found:.0%}", f">= {must:.0%}")
+        goals.append(Goal(what, wanted, shown, found >= must))
+
+    def at_most(what: str, must: float, series: Series | None, unit: str) -> None:
+        if series is not None:
+            goals.append(Goal(what, f"<= {must:g} {unit}", f"{series.middle:,.4g} {unit}", series.middle <= must))
+
+    ours = _of(results, "drain", "txmanager")
+    best = _best(results, "drain", _PYTHON)
+    ratio(f"drained, against the best Python queue ({best.name if best else ''})", 7, ours, best)
+    ratio("drained, against BullMQ", 2.5, ours, _of(results, "drain", "bullmq"))
+    ratio("drained, against bare sign + POST", 0.5, ours, _of(results, "drain", "limit: raw"), "%")
+    ratio("durability = fsync, against everysec", 0.7, _of(results, "drain", "txmanager, fsync"), ours, "%")
+    far = _of(results, "network", "txmanager")
+    if far is not None:
+        bound = Series("bound", [_WINDOW * _LANES / RTT_MS * 1000])
+        ratio("20 ms network, against window x lanes / RTT", 0.7, far, bound, "%")
+        peers = tuple(name for name in results["network"] if not name.startswith("txmanager"))
+        ratio("20 ms network, against the best peer", 10, far, _best(results, "network", peers))
+        goals.append(Goal("20 ms network, order violations", "0", str(far.violations), far.violations == 0))
+    at_most("latency at 200/s, p50", 1.5, _of(results, "p50", "txmanager"), "ms")
+    at_most("latency at 200/s, p99", 5, _of(results, "p99", "txmanager"), "ms")
+    ratio(
+        "HTTP accept, against the same application without Redis",
+        0.5,
+        _of(results, "accept", "txmanager"),
+        _of(results, "accept", "without Redis"),
+        "%",
+    )
+    ratio(
+        "600 ms blocks: window 32 against window 1",
+        20,
+        _of(results, "blocks", "window 32"),
+        _of(results, "blocks", "window 1"),
+    )
+    at_most("Redis memory per live intent", 1_500, _of(results, "memory", "live"), "B")
+    at_most("Redis memory per final record", 1_000, _of(results, "memory", "final"), "B")
+    few = _of(results, "growth", "8 lanes")
+    for name, must in (("1,000 lanes", 1.3), ("much queued", 1.2)):
+        many = _of(results, "growth", name)
+        if few is not None and many is not None:
+            found = many.middle / few.middle
+            goals.append(Goal(f"cost per intent, {name}", f"<= {must:g}x", f"{found:.2f}x", found <= must))
+    return goals
+
+
+def _drain(results: Results, plots: Path) -> str:
+    ours = _of(results, "drain", "txmanager")
+    if ours is None:
+        return ""
+    group = results["drain"]
+    shown = [one for name, one in group.items() if name != "limit: lua"]
+    bars(plots / "drain.svg", "Drained", "jobs/s", [(s.name, s.middle) for s in sorted(shown, key=lambda s: -s.middle)])
+    more = ours.more
+    counted = [
+        ["worker processor time", f"{more.get('cpu_us', 0):.0f} us"],
+        ["Redis processor time, accepting included", f"{more.get('redis_us', 0):.0f} us"],
+        ["Redis round trips", f"{more.get('round_trips', 0):.3f}"],
+        ["HTTP requests", f"{more.get('requests', 0) / max(1.0, more.get('jobs', 1.0)):.2f}"],
+        ["HTTP connections in all", f"{more.get('connections', 0):.0f}"],
+    ]
+    return f"""## Drain
+
+{table(["", "per second", "lowest to highest", "ours is", "violations"], series_rows(shown, ours))}
+![drained](performance/drain.svg)
+
+Bare script calls, the smallest of ours: {group["limit: lua"].middle:,.0f} a second.
+
+What one intent costs:
+
+{table(["", "per intent"], counted)}"""
+
+
+def _network(results: Results, plots: Path) -> str:
+    out = ""
+    for part, title, what in (
+        (
+            "network",
+            f"{RTT_MS:g} ms in the network",
+            "A proxy delays every chunk by half of the round trip, both ways.",
+        ),
+        ("handler", f"{RTT_MS:g} ms in the handler", "The sink waits before it answers a send."),
+    ):
+        ours = _of(results, part, "txmanager")
+        if ours is not None:
+            group = list(results[part].values())
+            ordered = sorted(group, key=lambda s: -s.middle)
+            bars(plots / f"{part}.svg", title, "jobs/s", [(s.name, s.middle) for s in ordered])
+            rows = series_rows(group, ours)
+            head = ["", "per second", "lowest to highest", "ours is", "violations"]
+            out += f"\n## {title[0].upper()}{title[1:]}\n\n{what} Window {_WINDOW}.\n\n{table(head, rows)}\n"
+            out += f"![{part}](performance/{part}.svg)\n"
+    return out
+
+
+def _latency(results: Results, plots: Path) -> str:
+    if "p50" not in results:
+        return ""
+    rows = []
+    for name, low in sorted(results["p50"].items(), key=lambda pair: pair[1].middle or 1e9):
+        high = results["p99"][name]
+        rows.append(
+            [name, f"{low.middle:.2f}", f"{high.middle:.2f}", high.spread]
+            if low.samples
+            else [name, f"did not finish: {low.failed}", "", ""]
+        )
+    values = [(name, low.middle) for name, low in results["p50"].items() if low.samples]
+    bars(plots / "latency.svg", "Latency at 200/s, p50", "ms", sorted(values, key=lambda pair: pair[1]))
+    return f"""
+## Latency at 200 jobs a second
+
+Ours: from `submit` until a waiting caller read the final record, tracking included. A peer: from its enqueue call
+until the end of the job's body (BullMQ: its `completed` event).
+
+{table(["", "p50 ms", "p99 ms", "p99 of the repeats"], rows)}
+![latency](performance/latency.svg)
+"""
+
+
+def _small(results: Results) -> str:
+    out = ""
+    if "accept" in results:
+        rows = [[s.name, f"{s.middle:,.0f}", s.spread] for s in results["accept"].values()]
+        shown = table(["", "per second", "lowest to highest"], rows)
+        out += f"\n## HTTP accept\n\n`POST /v1/intents`, keep-alive, 64 connections.\n\n{shown}"
+    if "blocks" in results:
+        rows = [
+            [s.name, f"{s.middle:.2f}", f"{s.more.get('resigned', 0):.1%}", str(s.violations)]
+            for s in results["blocks"].values()
+        ]
+        head = ["", "per second", "signed again", "first attempts out of order"]
+        out += f"\n## A window on 600 ms blocks\n\nOne lane on the devnet.\n\n{table(head, rows)}"
+    if "memory" in results:
+        rows = [[s.name, f"{s.middle:,.0f} B"] for s in results["memory"].values()]
+        out += f"\n## Redis memory per intent\n\nTombstones of the last minutes included.\n\n{table(['', ''], rows)}"
+    if "growth" in results:
+        rows = [[s.name, f"{s.middle:.0f} us", f"{s.more.get('rss_mb', 0):.0f} MB"] for s in results["growth"].values()]
+        out += f"\n## Growth\n\n{table(['', 'worker processor time per intent', 'worker memory'], rows)}"
+    return out

@@ -1,0 +1,141 @@
+"""The work every peer does per job: build and sign one NEAR function call of 200 bytes, POST it, answer its hash.
+
+It imports nothing of txmanager. Its HTTP client is a bare keep-alive connection, leaner than what users take, so that
+a peer is measured by its queue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import http.client
+import json
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nacl.bindings import crypto_sign, crypto_sign_seed_keypair
+
+KEYS = 8
+_BLOCK = bytes(32)
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<I", len(raw)) + raw
+
+
+class Key:
+    """One relayer key with its nonces, kept by the process that works its queue."""
+
+    def __init__(self, number: int) -> None:
+        self._public, self._secret = crypto_sign_seed_keypair(hashlib.sha256(b"bench %d" % number).digest())
+        self._nonce = 1_000
+
+    def request(self, job: int) -> bytes:
+        self._nonce += 1
+        return self.request_at(job, self._nonce)
+
+    def request_at(self, job: int, nonce: int) -> bytes:
+        args = json.dumps({"receiver_id": "bob.near", "amount": str(job), "memo": "x" * 140}).encode()
+        call = b"\x02" + _text("ft_transfer") + struct.pack("<I", len(args)) + args
+        call += struct.pack("<Q", 30 * 10**12) + (1).to_bytes(16, "little")
+        body = _text("relayer.near") + b"\0" + self._public + struct.pack("<Q", nonce)
+        body += _text("ft.near") + _BLOCK + struct.pack("<I", 1) + call
+        signed = body + b"\0" + crypto_sign(hashlib.sha256(body).digest(), self._secret)[:64]
+        params = [base64.b64encode(signed).decode()]
+        told = json.dumps({"jsonrpc": "2.0", "id": job, "method": "broadcast_tx_async", "params": params}).encode()
+        return told
+
+
+class Link:
+    """A keep-alive connection to the sink for asyncio."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, body: bytes) -> str:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        writer.write(b"POST / HTTP/1.1\r\nHost: sink\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        return str(json.loads(await reader.readexactly(length))["result"])
+
+
+class BlockingLink:
+    def __init__(self, port: int) -> None:
+        self._link = http.client.HTTPConnection("127.0.0.1", port)
+
+    def post(self, body: bytes) -> str:
+        self._link.request("POST", "/", body)
+        return str(json.loads(self._link.getresponse().read())["result"])
+
+
+class Bench:
+    """Counts jobs that ended, and how long each took since it was enqueued."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.keys = [Key(n) for n in range(KEYS)]
+        self.links = [Link(options.sink) for _ in range(KEYS)]
+        self.left = options.jobs
+        self.ended = asyncio.Event()
+        self.sent: dict[int, float] = {}
+        self.took: list[float] = []
+
+    async def work(self, job: int) -> str:
+        key = job % KEYS
+        told = await self.links[key].post(self.keys[key].request(job))
+        self.count(job)
+        return told
+
+    def count(self, job: int) -> None:
+        if job in self.sent:
+            self.took.append(time.perf_counter() - self.sent.pop(job))
+        self.left -= 1
+        if self.left == 0:
+            self.ended.set()
+
+    async def drain(self, enqueue: Callable[[int], Awaitable[Any]], start: Callable[[], Any]) -> None:
+        for first in range(0, self.options.jobs, 200):
+            await asyncio.gather(*(enqueue(n) for n in range(first, min(first + 200, self.options.jobs))))
+        began = time.perf_counter()
+        started = start()
+        await self.ended.wait()
+        seconds = time.perf_counter() - began
+        del started
+        print(json.dumps({"seconds": seconds, "per_s": self.options.jobs / seconds}), flush=True)
+
+    async def latency(self, enqueue: Callable[[int], Awaitable[Any]], start: Callable[[], Any]) -> None:
+        started = start()
+        await asyncio.sleep(1.0)
+        loop = asyncio.get_running_loop()
+        due, tasks = loop.time(), set()
+        for job in range(self.options.jobs):
+            due += 1 / self.options.rate
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            self.sent[job] = time.perf_counter()
+            tasks.add(asyncio.ensure_future(enqueue(job)))
+        await self.ended.wait()
+        del started
+        print(json.dumps({"latencies_ms": [round(s * 1000, 3) for s in self.took]}), flush=True)
+
+    async def run(self, enqueue: Callable[[int], Awaitable[Any]], start: Callable[[], Any]) -> None:
+        await (self.drain if self.options.mode == "drain" else self.latency)(enqueue, start)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=("drain", "latency", "work"))
+    parser.add_argument("--redis", required=True)
+    parser.add_argument("--sink", type=int, required=True)
+    parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--queue", default="")
+    return parser.parse_args()
