@@ -15,7 +15,8 @@ EXCLUDED = "positive_data_acceptance"
 
 
 def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix):
-    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more="max_wait_s = 1.0", lanes=2, spare=False)
+    patient = "max_wait_s = 1.0\nledger_timeout_s = 10.0"  # a busy test machine is no finding
+    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more=patient, lanes=2, spare=False)
     stage.start()
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{stage.url}/openapi.json"]
     command += ["-H", f"Authorization: Bearer {token('all')}", "--phases", "examples,coverage,fuzzing"]
@@ -32,7 +33,7 @@ def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix):
         "10",
     ]
     command += ["--suppress-health-check", "all", "--generation-database", "none", "--no-color", "--warnings", "off"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, cwd=stage.folder)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=stage.folder)
     assert ended.returncode == 0, ended.stdout[-6000:]
     assert "Tested: " in ended.stdout
     assert stage.client.get("/healthz").status_code == 200

@@ -80,11 +80,15 @@ class Listener(threading.Thread):
         until_sync(lambda: self.told, what="the stream names its place")
 
     def run(self) -> None:
-        with follow(*self._args) as response:
-            for event in events(response):
-                self.told.append(event)
-                if not self._wanted:
-                    return
+        try:
+            with follow(*self._args) as response:
+                for event in events(response):
+                    self.told.append(event)
+                    if not self._wanted:
+                        return
+        except httpx.HTTPError:
+            if self._wanted:
+                raise
 
     def statuses(self, key: str) -> list[str]:
         return [data["status"] for _, data in self.told if data.get("idempotency_key") == key]
