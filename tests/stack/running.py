@@ -58,12 +58,15 @@ class Up:
         assert len(found) == 1, (name, self.children())
         return found[0]
 
-    def create(self, name: str, *, wait: int = 30) -> tuple[dict[str, str], dict[str, object]]:
+    def create(
+        self, name: str, *, wait: int = 30, parent: str = "dev0.near"
+    ) -> tuple[dict[str, str], dict[str, object]]:
         """Headers and record of an account creation through the API."""
-        [token] = re.findall(r"^token: (\S+)$", self.said, re.MULTILINE)
-        body = {"new_account_id": f"{name}.dev0.near", "new_public_key": f"ed25519:{'1' * 31}2"}
+        token = (self.data / "token").read_text()
+        [port] = re.findall(r"^ready: http://127.0.0.1:(\d+) ", self.said, re.MULTILINE)
+        body = {"new_account_id": f"{name}.{parent}", "new_public_key": f"ed25519:{'1' * 31}2"}
         request = Request(
-            f"http://127.0.0.1:{self.port}/v1/near/accounts?wait={wait}",
+            f"http://127.0.0.1:{port}/v1/near/accounts?wait={wait}",
             json.dumps(body).encode(),
             {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
