@@ -342,6 +342,7 @@ def _check_lanes(evidence: Checked) -> None:
             continue
         moved = bool(kinds & {"ledger_restart", "roll_back"}) and not evidence.plan.vouches
         foreign = lane in evidence.tampered or "roll_back" in kinds
-        causes = {"foreign_nonce_use": foreign, "ledger_rolled_back": moved}
+        lost = "roll_back" in kinds  # an owner that sees its own transaction land, and its write-ahead gone
+        causes = {"foreign_nonce_use": foreign, "ledger_rolled_back": moved, "unexplained_outcome": lost}
         if not causes.get(store.reason, False):
             _say(evidence, 0, f"lane {lane[-6:]} is quarantined without a cause: {store.reason} {store.evidence}")

@@ -212,9 +212,14 @@ class SimRpc:
     ) -> list[Any]:
         return await ask_apart(self.call, calls, group, timeout)
 
-    async def send(self, lane: str, method: str, batch: Sequence[Any]) -> list[Any]:
+    async def send(
+        self, lane: str, method: str, batch: Sequence[Any], *, then: tuple[str, Any] | None = None
+    ) -> list[Any]:
         async with self._locks.setdefault(lane, asyncio.Lock()):
-            return await self.nodes[0].send(lane, method, batch)
+            answers = await self.nodes[0].send(lane, method, batch)
+            if then is not None and self.nodes[0].direct and not any(isinstance(a, RpcFailure) for a in answers):
+                answers += await ask_apart(self.nodes[0].call, [then], lane, None)
+            return answers
 
     async def close(self) -> None:
         return None

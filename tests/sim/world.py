@@ -330,11 +330,13 @@ class World:
         while self.loop.time() < until:
             round_ += 1
             for n in range(len(self.intents)):
-                if n not in self.acknowledged and round_ % 8 == 1:
+                if n not in self.acknowledged and round_ % 30 == 1:
                     self._call(n, self._living())
             await asyncio.sleep(1.0)
             await self._operate(self.loop.time() - started)
-            if len(self.acknowledged) == len(self.intents) and self._quiet():
+            shut = all(s.state in (LaneState.QUARANTINED, LaneState.CLOSED) for s in self.ledger.stores.values())
+            everybody_knows = len(self.acknowledged) == len(self.intents) or (shut and round_ > 20)
+            if everybody_knows and self._quiet():
                 return
 
     def _living(self) -> int:
