@@ -154,6 +154,9 @@ class Sender:
                 )
         except Refused as refusal:
             lane.log.warning("write-ahead refused", entry=refusal.entry, why=refusal.why)
+            if refusal.entry == "cursor":
+                # Nobody but the owner moves it: data was lost, or somebody writes past the fence.
+                await lane.quarantine("cursor_moved", {"cursor": str(lane.cursor), "message": refusal.why})
             await lane.obey()
             return False
         except RolledBack as change:
