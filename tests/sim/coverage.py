@@ -9,6 +9,9 @@ from tests.sim.runner import Total
 NEVER_STRIKE = ("rebaseline", "resolve_held")
 """Not faults: they say what an operator will do in the end."""
 
+UNREACHABLE = frozenset({("roll_back", "closed")})
+"""A schedule with a roll-back closes no lane: on a store that forgets, an operator would vouch for nothing."""
+
 
 def holes(total: Total) -> list[tuple[str, str]]:
     """Cells that could have been hit and were not."""
@@ -19,9 +22,6 @@ def holes(total: Total) -> list[tuple[str, str]]:
         for state in (*STATES, *LANES)
         if not total.cells[kind, state] and (kind, state) not in UNREACHABLE
     ]
-
-
-UNREACHABLE: frozenset[tuple[str, str]] = frozenset()
 
 
 def table(total: Total) -> str:
@@ -37,4 +37,6 @@ def table(total: Total) -> str:
         f"{total.schedules} schedules, {sum(total.faults.values())} faults, {total.virtual_s / 3600:.1f} hours"
     )
     lines.append(f"intents: {ends}")
+    if missed := holes(total):
+        lines.append(f"never met: {', '.join(f'{kind} x {state}' for kind, state in missed)}")
     return "\n".join(lines)
