@@ -20,18 +20,8 @@ def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix):
     stage.start()
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{stage.url}/openapi.json"]
     command += ["-H", f"Authorization: Bearer {token('all')}", "--phases", "examples,coverage,fuzzing"]
-    command += [
-        "--exclude-checks",
-        EXCLUDED,
-        "--max-examples",
-        "5",
-        "--workers",
-        "4",
-        "--seed",
-        "7",
-        "--request-timeout",
-        "10",
-    ]
+    # one thread: Python 3.11's parser, which hypothesis uses, fails now and then on several
+    command += ["--exclude-checks", EXCLUDED, "--max-examples", "4", "--seed", "7", "--request-timeout", "20"]
     command += ["--suppress-health-check", "all", "--generation-database", "none", "--no-color", "--warnings", "off"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=stage.folder)
     assert ended.returncode == 0, ended.stdout[-6000:]
