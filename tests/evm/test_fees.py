@@ -89,6 +89,23 @@ async def test_a_node_without_fee_history_is_asked_for_its_gas_price():
     assert asked.count("eth_feeHistory") == 1
 
 
+async def test_one_failure_of_fee_history_is_not_taken_for_its_absence():
+    answers = iter([RpcError({"code": -32000, "message": "internal error"}), {"baseFeePerGas": ["0x64"]}])
+
+    async def ask(method, params):
+        if method == "eth_feeHistory":
+            answer = next(answers)
+            if isinstance(answer, RpcError):
+                raise answer
+            return answer
+        raise RpcError({"code": -32601, "message": "the method does not exist"})
+
+    oracle = FeeOracle(ask, EvmNetwork(fees_fresh_s=0.0))
+    with pytest.raises(RpcError):
+        await oracle.read()
+    assert (await oracle.read())[0] == 100
+
+
 def test_presets_have_what_their_chains_need():
     assert preset(None, 137).min_tip >= 25 * GWEI
     assert preset(None, 295).window == 1

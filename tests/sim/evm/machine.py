@@ -192,6 +192,8 @@ class Machine:
                     "gasUsedRatio": [0.5] * len(recent),
                     "reward": [[hex(tip)] for tip in tips],
                 }
+            case "eth_gasPrice":
+                return hex(self.next_base_fee)
             case "eth_estimateGas":
                 if int(params[0].get("value", "0x0"), 16) > self.balance.get(params[0]["from"], 0) and len(params) < 3:
                     raise Refusal("insufficient funds for transfer")

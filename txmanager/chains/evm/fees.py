@@ -15,6 +15,7 @@ from txmanager.chains.evm.transaction import DYNAMIC, Fees
 from txmanager.rpc.errors import BadAnswer, RpcError
 
 Ask = Callable[[str, Any], Awaitable[Any]]
+_NO_SUCH_METHOD = -32601
 
 
 def raised(value: int, percent: int) -> int:
@@ -87,8 +88,9 @@ class FeeOracle:
             try:
                 params = [hex(self._network.history_blocks), "latest", [self._network.percentile]]
                 return read_history(await self._ask("eth_feeHistory", params))
-            except RpcError:
-                self._history = False
+            except RpcError as error:
+                # Only a node that does not know the question is not asked again; any other trouble passes.
+                self._history = error.number != _NO_SUCH_METHOD
         price = number(await self._ask("eth_gasPrice", []), "eth_gasPrice")
         try:
             tip = number(await self._ask("eth_maxPriorityFeePerGas", []), "eth_maxPriorityFeePerGas")
