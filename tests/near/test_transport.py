@@ -508,3 +508,37 @@ async def test_questions_that_one_node_cannot_answer_go_to_the_next():
         assert await client.call_each([("m", [i]) for i in range(4)]) == [[i] for i in range(4)]
         assert len(second.requests) == 4
         await client.close()
+
+
+async def test_a_question_rides_behind_pipelined_sends_and_never_before_them():
+    async with peer() as server:
+        client = rpc(server.url, direct=True, pipeline=8)
+        answers = await client.send("lane", "m", [[i] for i in range(20)], then=("query", [99]))
+        assert answers == [*([i] for i in range(20)), [99]]
+        assert numbers(server) == [*range(20), 99]
+        assert server.connections == 1
+        await client.close()
+
+
+async def test_no_question_rides_behind_sends_through_a_balancer():
+    async with peer() as server:
+        client = rpc(server.url, direct=False)
+        assert await client.send("lane", "m", [[i] for i in range(3)], then=("query", [99])) == [[0], [1], [2]]
+        assert numbers(server) == [0, 1, 2]
+        await client.close()
+
+
+async def test_a_send_that_fails_is_the_last_answer_also_with_a_question_behind():
+    async def refuse_third(peer, request, writer):
+        if request["params"] == [2]:
+            writer.write(b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n")
+        else:
+            writer.write(reply(request, request["params"]))
+
+    async with peer(refuse_third) as server:
+        client = rpc(server.url, direct=True)
+        answers = await client.send("lane", "m", [[i] for i in range(5)], then=("query", [99]))
+        assert answers[:2] == [[0], [1]]
+        assert isinstance(answers[2], RateLimited)
+        assert len(answers) == 3
+        await client.close()

@@ -73,6 +73,8 @@ class Verdict(StrEnum):
 class SendReply:
     verdict: Verdict
     message: str = ""
+    reached: bool = False
+    """The chain's nonce was seen at or above this attempt's: it is included or overtaken, and waits for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,9 @@ class HttpRpc:
                 answers[n] = answer
         return answers
 
-    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+    async def send(
+        self, lane: str, method: str, batch: Sequence[Json], *, then: Call | None = None
+    ) -> list[Json | RpcFailure]:
         # One batch of a lane after the other: two that interleave would overtake each other.
         async with self._locks.setdefault(lane, asyncio.Lock()):
             home = self._homes.get(lane)
@@ -84,7 +86,7 @@ class HttpRpc:
                 if not ready:
                     return [CircuitOpen("every endpoint is left alone for a moment after connection errors")]
                 home = self._homes[lane] = ready[0]
-            answers = await home.send(lane, method, batch)
+            answers = await home.send(lane, method, batch, then=then)
             if answers and isinstance(answers[-1], RateLimited) and len(self.nodes) > 1:
                 self._homes.pop(lane)
             return answers

@@ -15,7 +15,8 @@ from typing import Any
 
 import orjson
 
-from txmanager.rpc import batch
+from txmanager.rpc import batch as batches
+from txmanager.rpc.batch import Call
 from txmanager.rpc.connection import Closed, Connection, Response, connect
 from txmanager.rpc.endpoint import Breaker, Endpoint
 from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut
@@ -60,29 +61,27 @@ class HttpNode:
         return self._read(response, number)
 
     async def call_many(
-        self, calls: Sequence[batch.Call], *, group: str = "", timeout: float | None = None
+        self, calls: Sequence[Call], *, group: str = "", timeout: float | None = None
     ) -> list[Json | RpcFailure]:
         """Many questions, in as few requests as the node allows; one that fails does not fail the others. What fails
         as a whole (the connection) is raised."""
         answers: list[Json | RpcFailure] = []
-        for start in range(0, len(calls), batch.MAX_BATCH):
-            part = calls[start : start + batch.MAX_BATCH]
+        for start in range(0, len(calls), batches.MAX_BATCH):
+            part = calls[start : start + batches.MAX_BATCH]
             answers += await self._call_some(part, group, timeout)
         return answers
 
-    async def _call_some(
-        self, calls: Sequence[batch.Call], group: str, timeout: float | None
-    ) -> list[Json | RpcFailure]:
+    async def _call_some(self, calls: Sequence[Call], group: str, timeout: float | None) -> list[Json | RpcFailure]:
         if self._batches and len(calls) > 1:
             first = next(self._ids)
             for _ in calls[1:]:
                 next(self._ids)
-            response = await self._ask(batch.encode(self._head, first, calls), "a batch", group, timeout)
+            response = await self._ask(batches.encode(self._head, first, calls), "a batch", group, timeout)
             if response.status == 429:
                 raise RateLimited(f"{self.name}: too many requests (HTTP 429)")
             try:
-                return batch.decode(self.name, response.body, first, len(calls))
-            except batch.NoBatches:
+                return batches.decode(self.name, response.body, first, len(calls))
+            except batches.NoBatches:
                 if response.status >= 500:
                     raise
                 self._batches = False
@@ -94,7 +93,7 @@ class HttpNode:
         return list(told)
 
     async def call_each(
-        self, calls: Sequence[batch.Call], *, group: str = "", timeout: float | None = None
+        self, calls: Sequence[Call], *, group: str = "", timeout: float | None = None
     ) -> list[Json | RpcFailure]:
         """The answer to each question, or its own failure: pipelined where the node is direct, else side by side.
         Behind a question that takes long, those of the same pipeline wait; none longer than the time-out."""
@@ -105,9 +104,7 @@ class HttpNode:
         told = await asyncio.gather(*(self._pipelined(part, group, timeout) for part in parts))
         return [answer for part in told for answer in part]
 
-    async def _pipelined(
-        self, calls: Sequence[batch.Call], group: str, timeout: float | None
-    ) -> list[Json | RpcFailure]:
+    async def _pipelined(self, calls: Sequence[Call], group: str, timeout: float | None) -> list[Json | RpcFailure]:
         seconds = self.endpoint.timeout_s if timeout is None else timeout
         numbers = [next(self._ids) for _ in calls]
         requests = [self._encode(number, *call) for number, call in zip(numbers, calls, strict=True)]
@@ -173,15 +170,20 @@ class HttpNode:
         self.breaker.succeeded()
         return response
 
-    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+    async def send(
+        self, lane: str, method: str, batch: Sequence[Json], *, then: Call | None = None
+    ) -> list[Json | RpcFailure]:
         """Ordered: each request only after the answer to the one before, or pipelined on one connection of a direct
-        node. A peer that closes its connections is sent the rest one by one, in the same order."""
+        node, `then` behind them. A peer that closes its connections is sent the rest one by one, in the same order."""
+        calls = [(method, params) for params in batch]
+        if then is not None and self._pipelines:
+            calls.append(then)
         answers: list[Json | RpcFailure] = []
         reconnects = _RECONNECTS
-        while len(answers) < len(batch):
+        while len(answers) < len(calls):
             before = len(answers)
             try:
-                await self._send_on_one(lane, method, batch, answers)
+                await self._send_on_one(lane, calls, answers)
             except Closed as closed:
                 # Not answered on this connection, so sent again on the next: in order, and safe as identical bytes.
                 self._pipelines_from = max(self._pipelines_from, self._now() + _ONE_BY_ONE_S)
@@ -196,9 +198,7 @@ class HttpNode:
                 break
         return answers
 
-    async def _send_on_one(
-        self, lane: str, method: str, batch: Sequence[Json], answers: list[Json | RpcFailure]
-    ) -> None:
+    async def _send_on_one(self, lane: str, calls: Sequence[Call], answers: list[Json | RpcFailure]) -> None:
         timeout = self.endpoint.timeout_s
         self._admit(timeout)
         connection = self._lanes.get(lane)
@@ -208,11 +208,11 @@ class HttpNode:
         waiting: deque[tuple[int, asyncio.Future[Response]]] = deque()
         position = len(answers)
         try:
-            while len(answers) < len(batch):
-                if position < len(batch) and len(waiting) <= depth // 2:
-                    more = batch[position : position + depth - len(waiting)]
+            while len(answers) < len(calls):
+                if position < len(calls) and len(waiting) <= depth // 2:
+                    more = calls[position : position + depth - len(waiting)]
                     numbers = [next(self._ids) for _ in more]
-                    requests = [self._encode(number, method, one) for number, one in zip(numbers, more, strict=True)]
+                    requests = [self._encode(number, *call) for number, call in zip(numbers, more, strict=True)]
                     waiting.extend(zip(numbers, connection.request_many(requests), strict=True))
                     position += len(more)
                 number, future = waiting.popleft()
@@ -224,7 +224,8 @@ class HttpNode:
                 self.breaker.succeeded()
                 answers.append(self._read(response, number))
         except TimeoutError:
-            raise TimedOut(f"{self.name}: no answer to {method} within {timeout:g} s") from None
+            what = calls[len(answers)][0]
+            raise TimedOut(f"{self.name}: no answer to {what} within {timeout:g} s") from None
         finally:
             # Whatever is still on the wire follows something that was not taken: end it here.
             if waiting or connection.outstanding:

@@ -55,8 +55,11 @@ class JsonRpc(Protocol):
         """Many questions at once, each with its own answer or failure."""
         ...
 
-    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
-        """In order on the lane's own connection. Answers a prefix that ends with the first failure."""
+    async def send(
+        self, lane: str, method: str, batch: Sequence[Json], *, then: tuple[str, Json] | None = None
+    ) -> list[Json | RpcFailure]:
+        """In order on the lane's own connection. Answers a prefix that ends with the first failure. Where sends are
+        pipelined, `then` rides behind the last one and is answered behind it."""
         ...
 
     async def close(self) -> None: ...
@@ -131,7 +134,9 @@ class InProcessRpc:
     ) -> list[Json | RpcFailure]:
         return await ask_apart(self.call, calls, group, timeout)
 
-    async def send(self, lane: str, method: str, batch: Sequence[Json]) -> list[Json | RpcFailure]:
+    async def send(
+        self, lane: str, method: str, batch: Sequence[Json], *, then: tuple[str, Json] | None = None
+    ) -> list[Json | RpcFailure]:
         async with self._locks.setdefault(lane, asyncio.Lock()):
             return await self.nodes[0].send(lane, method, batch)
 

@@ -59,6 +59,11 @@ class Flight:
         return [a for a in self.record.live if a.name not in self.proofs and not self.on_chain(a)]
 
     @property
+    def reached(self) -> bool:
+        """The chain's nonce has come as far as this: whatever became of it, it does not wait to be included."""
+        return self.reply is not None and self.reply.reached
+
+    @property
     def landed(self) -> bool:
         return any(self.on_chain(a) for a in self.record.effects)
 
@@ -123,7 +128,7 @@ class Flights:
     def room(self) -> int:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
-        busy = sum(1 for f in self if (not f.held if strict else not (f.landed or f.held)))
+        busy = sum(1 for f in self if (not f.held if strict else not (f.landed or f.held or f.reached)))
         if (strict or self._gaps_block) and any(f.held for f in self):
             return 0
         return max(0, min(self._policy.window - busy, self._policy.max_inflight - len(self)))

@@ -139,6 +139,7 @@ class Sender:
                 lane.resend = True  # a pool lost a lower nonce: all that is open goes out again, lowest first
         for verdict, count in verdicts.items():
             lane.context.metrics.sends.labels(lane.id, verdict).inc(count)
+        lane.flying.set()  # what was sent may be on chain already
         if taken < len(batch):
             self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
         lane.context.point("after_broadcast")

@@ -62,6 +62,7 @@ class Tracker:
                 self._pause_s = _QUICK_S
                 await lane.flying.wait()
                 continue
+            lane.flying.clear()  # before the look: what is sent during it asks for another one
             try:
                 changed = await self.look()
             except (Unavailable, Busy) as error:
@@ -70,7 +71,6 @@ class Tracker:
                 changed = False
             # look again at once while things move, less often while nothing does
             self._pause_s = _QUICK_S if changed else min(self._poll_s, self._pause_s * 2)
-            lane.flying.clear()
             try:
                 async with asyncio.timeout(self._pause_s):
                     await lane.flying.wait()

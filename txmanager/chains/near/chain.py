@@ -128,18 +128,35 @@ class NearChain:
 
     async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
         batch = [[base64.b64encode(attempt.raw).decode()] for attempt in attempts]
+        named = self._lane(lane)
+        question = views.key_question(named.account_id, str(named.public_key), views.OPTIMISTIC)
+        # The key of a gas key's lane does not tell the lane's nonce.
+        then = question if named.nonce_index is None else None
+        answers = await self.rpc.send(lane, "broadcast_tx_async", batch, then=then)
+        key = self._read_behind(lane, answers[len(batch) :])
         replies = []
-        answers = await self.rpc.send(lane, "broadcast_tx_async", batch)
         for attempt, answer in zip(attempts, answers, strict=False):
             if isinstance(answer, RpcFailure):
                 replies.append(classify(answer))
             elif answer == attempt.hash:
-                replies.append(SendReply(Verdict.ACCEPTED))
+                replies.append(SendReply(Verdict.ACCEPTED, reached=key is not None and attempt.nonce <= key.nonce))
             else:
                 replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {str(answer)[:80]!r} to {attempt.hash}"))
             if not replies[-1].verdict.sent:
                 break
         return replies
+
+    def _read_behind(self, lane: str, answers: Sequence[Any]) -> KeyView | None:
+        """The lane's key as the node saw it behind the sends; nothing depends on it, so no failure matters."""
+        if not answers or isinstance(answers[0], RpcFailure):
+            return None
+        try:
+            key = views.read_key(answers[0])
+        except RpcFailure:
+            return None
+        if key is not None:
+            self._tracker.read_ahead(lane, key)
+        return key
 
     async def probe(self, lane: str, attempt: Attempt) -> SendReply:
         params = {"signed_tx_base64": base64.b64encode(attempt.raw).decode(), "wait_until": "INCLUDED"}

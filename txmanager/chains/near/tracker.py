@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.names import LaneId
-from txmanager.chains.near.policy import SETTLED, STATUSES
+from txmanager.chains.near.policy import SETTLED, STATUSES, KeyView
 from txmanager.chains.near.views import OPTIMISTIC, mapping, view_lane
 from txmanager.core.chain import UNSEEN, Sighting
 from txmanager.core.models import Attempt, Intent, Purpose
@@ -31,6 +31,11 @@ class Tracker:
         self._patience_s = patience_s
         self._seen: OrderedDict[str, tuple[int, Sighting]] = OrderedDict()
         """Hash to the height from which it is worth asking again, and what was seen; never a final one."""
+        self._ahead: dict[str, KeyView] = {}
+
+    def read_ahead(self, lane_id: str, key: KeyView) -> None:
+        """A reading of the lane's key that came with its sends: the next look needs none of its own."""
+        self._ahead[lane_id] = key
 
     async def look_up(self, lane_id: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
         group = f"{lane_id}/track"
@@ -38,7 +43,7 @@ class Tracker:
         async def ask(method: str, params: Any) -> Any:
             return await self._rpc.call(method, params, group=group)
 
-        key = await view_lane(ask, lane, OPTIMISTIC)
+        key = self._ahead.pop(lane_id, None) or await view_lane(ask, lane, OPTIMISTIC)
         height = 0 if key is None else key.height
         sightings: list[Sighting] = [UNSEEN] * len(attempts)
         asked: list[int] = []
@@ -92,13 +97,13 @@ class Tracker:
         if isinstance(told, RpcFailure):
             raise told
         status = mapping(told, "a transaction's status").get("final_execution_status")
+        if not isinstance(status, str) or status not in STATUSES:
+            raise BadAnswer("a transaction's final_execution_status is not known here")
         if status in self._settled:
             self._seen.pop(attempt.hash, None)
             # A no-op's result is its own, never that of the intent it kills.
             kind = "near.transaction" if attempt.purpose is Purpose.NOOP else intent.kind
             return Sighting("final", judge(kind, intent.payload, told, attempt.hash, attempt.nonce), height or None)
-        if status not in STATUSES:
-            raise BadAnswer("a transaction's final_execution_status is not known here")
         # Nothing is final within two blocks of its inclusion, so the first sighting buys a pause of two.
         first = self._seen.get(attempt.hash, (0, UNSEEN))[1].where == "unknown"
         pause = 2 if first and "EXECUTED_OPTIMISTIC" not in self._settled else 1

@@ -45,13 +45,20 @@ def text(value: Any, what: str) -> str:
 
 async def view_key(ask: Ask, account_id: str, public_key: str, block: Mapping[str, Any]) -> KeyView | None:
     """`block` is `{"finality": "final"}` or `{"block_id": hash}`. None: the chain says that there is no such key."""
-    params = {"request_type": "view_access_key", "account_id": account_id, "public_key": public_key, **block}
     try:
-        answer = mapping(await ask("query", params), "an access key")
+        return read_key(await ask(*key_question(account_id, public_key, block)))
     except RpcError as error:
         if error.cause in ("UNKNOWN_ACCOUNT", "UNKNOWN_ACCESS_KEY"):
             return None
         raise
+
+
+def key_question(account_id: str, public_key: str, block: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "query", {"request_type": "view_access_key", "account_id": account_id, "public_key": public_key, **block}
+
+
+def read_key(told: Any) -> KeyView | None:
+    answer = mapping(told, "an access key")
     if "error" in answer:
         # nearcore answers a missing key as a *result*; reading its absent nonce as 0 is a classic way to lose money.
         if "does not exist" in str(answer["error"]):
