@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 import uvloop
+from structlog.tracebacks import ExceptionDictTransformer
 from prometheus_client import CollectorRegistry, start_http_server
 
 from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, TxManagerError
@@ -24,7 +25,8 @@ def configure_logs(level: str | None = None) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
+            # Without the locals of each frame: they are big, and may hold what must not be logged.
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, name, logging.INFO)),

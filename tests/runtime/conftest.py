@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 
 from tests.conftest import HasUrl
 from tests.devnet.process import Devnet
@@ -13,6 +14,21 @@ from tests.waiting import until_sync
 from txmanager.core.ledger import Ledger
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_logs() -> Iterator[None]:
+    """One line per event: drawing a traceback with all its locals can take longer than a lease."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ]
+    )
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

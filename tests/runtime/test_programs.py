@@ -107,6 +107,26 @@ async def registered(stage: Stage) -> bool:
     return any(route.state is LaneState.ACTIVE for route in await stage.ledger.routes())
 
 
+def test_a_traceback_in_the_log_shows_no_locals() -> None:
+    code = """
+import structlog
+from consumers.process import configure_logs
+configure_logs()
+def fail(password):
+    raise RuntimeError("a bug")
+try:
+    fail("hunter2")
+except RuntimeError:
+    structlog.get_logger("x").exception("broke")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    told = json.loads(ended.stderr)
+    assert told["exception"][0]["exc_value"] == "a bug"
+    assert "hunter2" not in json.dumps(told["exception"][0]["frames"])
+
+
 def test_a_configuration_that_cannot_work_exits_with_2_and_names_the_field(config: Path, tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("lease_s = 1", 'lease_s = "soon"'))
     env = {**os.environ, "TXMANAGER_CONFIG": str(config)}

@@ -74,10 +74,11 @@ async def test_rule_1_a_stuck_old_attempt_does_not_stop_new_ones(stage: Stage) -
 
 async def test_rule_2_no_byte_is_sent_before_it_is_written_ahead(stage: Stage) -> None:
     unrecorded: list[str] = []
+    known: set[str] = set()
 
     async def check(request: dict[str, Any], forward: Forward) -> Answer:
         lane = stage.ledger.stores[stage.lane]  # type: ignore[attr-defined]
-        known = {a.hash for record in lane.records.values() for a in record.attempts}
+        known.update(a.hash for record in lane.records.values() for a in record.attempts)
         unrecorded.extend(sent for sent in map(hash_of, request["params"]) if sent not in known)
         return await forward()
 
