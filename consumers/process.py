@@ -12,8 +12,8 @@ from typing import Any
 
 import structlog
 import uvloop
-from structlog.tracebacks import ExceptionDictTransformer
 from prometheus_client import CollectorRegistry, start_http_server
+from structlog.tracebacks import ExceptionDictTransformer
 
 from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, TxManagerError
 
