@@ -318,8 +318,6 @@ class World:
                 self._start(seat)
             else:
                 seat.process.thaw()
-                if self.plan.hold_after_ms < 3_600_000:
-                    seat.process.clock_offset_ms = 0  # holds are due by the wall clock; a wrong one delays them
         self._fund()
 
     async def _settle_down(self) -> None:
