@@ -112,10 +112,12 @@ class Nodes:
     def __init__(self, loop: VirtualLoop, network: SimNetwork) -> None:
         self.loop, self.network = loop, network
         self.rpc = Rpc(network)
+        self.stalled = False
+        """No blocks are made."""
         self._waiting: list[asyncio.Future[None]] = []
 
     def tick(self) -> None:
-        if self.network.tick(self.loop.time() * 1000):
+        if not self.stalled and self.network.tick(self.loop.time() * 1000):
             waiting, self._waiting = self._waiting, []
             for future in waiting:
                 if not future.done():

@@ -132,7 +132,6 @@ class World:
         )
         self.nodes = Nodes(loop, self.network)
         history.may_land = self._may_land
-        self.stalled = False
         self.served = plan.lanes
         self.seats = [_Seat(n) for n in range(plan.workers)]
         self.producers = [Process(loop, f"p{n}") for n in range(plan.producers)]
@@ -272,8 +271,7 @@ class World:
         process.spawn(Sweeper(self.ledger, every_s=6.0, claims_older_than_ms=70_000).run())
 
     def _tick(self) -> None:
-        if not self.stalled:
-            self.nodes.tick()
+        self.nodes.tick()
         self.loop.later(self.plan.block_ms / 1000, self._tick)
 
     def _call(self, n: int, producer: int) -> None:
@@ -306,7 +304,7 @@ class World:
         """No more faults; everybody and everything is up again."""
         self.faults.on = False
         self.healing = True
-        self.stalled = False
+        self.nodes.stalled = False
         self.network.resume(self.loop.time() * 1000)
         self.network.stuck_at.clear()
         if self.ledger.down:
@@ -478,11 +476,11 @@ class World:
         self.loop.later(1.0 + 12.0 * event.b, self.network.stuck_at.pop, node, None)
 
     def _on_stall(self, event: Event) -> None:
-        self.stalled = True
+        self.nodes.stalled = True
 
         def go_on() -> None:
-            if self.stalled:
-                self.stalled = False
+            if self.nodes.stalled:
+                self.nodes.stalled = False
                 self.network.resume(self.loop.time() * 1000)
 
         self.loop.later(1.0 + 10.0 * event.b, go_on)
