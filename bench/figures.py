@@ -63,15 +63,21 @@ def sample(series: Series, measure: Callable[[], dict[str, Any]], key: str = "pe
 
 def drain_ours(jobs: int, *options: str, lanes: int = 8, fsync: str = "everysec", **delays: float) -> dict[str, Any]:
     with stage(fsync=fsync, **delays) as at:
-        told = run(contenders.ours("drain", at.redis.url, at.rpc, jobs, "--lanes", str(lanes), *options), 600)
+        words = ("--lanes", str(lanes), *options)
+        run(contenders.ours("fill", at.redis.url, at.rpc, jobs, *words), 600)
+        before = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts()
+        told = run(contenders.ours("empty", at.redis.url, at.rpc, jobs, *words), 600)
+        after = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts()
+        cpu_s, commands, scripts = (now - then for now, then in zip(after, before, strict=True))
         stats = ask(at.sink, "bench_stats")
-        more = {name: stats[name] for name in ("violations", "connections", "requests")}
         return {
             **told,
-            **more,
+            **{name: stats[name] for name in ("violations", "connections", "requests")},
             "jobs": jobs,
+            "redis_us": cpu_s / jobs * 1e6,
+            "commands": commands / jobs,
+            "scripts": scripts / jobs,
             "sink_us": stats["cpu_s"] / jobs * 1e6,
-            "redis_us": at.redis.cpu_s() / jobs * 1e6,
         }
 
 

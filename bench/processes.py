@@ -40,7 +40,12 @@ class Redis:
         return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
 
     def commands(self) -> int:
-        return int(self._info("stats")["total_commands_processed"])
+        """Every command, those inside of scripts included."""
+        return sum(int(one["calls"]) for one in self._info("commandstats").values())
+
+    def scripts(self) -> int:
+        told = self._info("commandstats")
+        return sum(int(told[name]["calls"]) for name in ("cmdstat_evalsha", "cmdstat_eval") if name in told)
 
     def memory(self) -> int:
         return int(self._info("memory")["used_memory"])

@@ -29,10 +29,11 @@ def series_rows(all_series: Sequence[Series], ours: Series) -> list[list[str]]:
     rows = []
     for one in sorted(all_series, key=lambda s: -s.middle):
         if not one.samples:
-            rows.append([one.name, f"did not finish: {one.failed}", "", "", ""])
+            rows.append([one.name, f"did not finish: {one.failed}", "", "", "", ""])
             continue
         ratio = ours.middle / one.middle
-        rows.append([one.name, f"{one.middle:,.0f}", one.spread, f"{ratio:.2f}x", str(one.violations)])
+        cpu = f"{one.more['cpu_us']:.0f}" if "cpu_us" in one.more else ""
+        rows.append([one.name, f"{one.middle:,.0f}", one.spread, f"{ratio:.2f}x", cpu, str(one.violations)])
     return rows
 
 

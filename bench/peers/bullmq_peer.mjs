@@ -80,10 +80,12 @@ if (mode === "drain") {
     for (let at = 0; at < all.length; at += 500) await queues[n].addBulk(all.slice(at, at + 500));
   }
   const began = performance.now();
+  const before = process.cpuUsage();
   start();
   await end;
   const seconds = (performance.now() - began) / 1000;
-  console.log(JSON.stringify({ seconds, per_s: jobs / seconds }));
+  const spent = process.cpuUsage(before);
+  console.log(JSON.stringify({ seconds, per_s: jobs / seconds, cpu_us: (spent.user + spent.system) / jobs }));
 } else {
   start();
   await new Promise((resolve) => setTimeout(resolve, 1000));

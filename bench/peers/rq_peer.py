@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -44,7 +45,9 @@ def main() -> None:
     for worker in workers:
         worker.wait()
     seconds = time.perf_counter() - began
-    print(json.dumps({"seconds": seconds, "per_s": told.jobs / seconds}))
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_us = (spent.ru_utime + spent.ru_stime) / told.jobs * 1e6
+    print(json.dumps({"seconds": seconds, "per_s": told.jobs / seconds, "cpu_us": cpu_us}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""The gate on performance: work counted per intent on the production path, which no busy machine can blur.
+
+A figure that grows past its bound means that batching, pipelining or a shortcut was lost.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from bench.figures import drain_ours, percentile, stage
+from bench.processes import ask
+from bench.report import bars
+
+JOBS = 1_600
+
+pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
+
+
+@pytest.fixture(scope="module")
+def drained() -> dict[str, Any]:
+    return drain_ours(JOBS)
+
+
+def test_an_intent_takes_less_than_half_a_round_trip_to_redis(drained):
+    assert drained["round_trips"] < 0.45
+
+
+def test_an_intent_takes_few_scripts_and_commands(drained):
+    assert drained["scripts"] < 0.6
+    assert drained["commands"] < 26
+
+
+def test_an_intent_takes_one_send_one_look_and_a_share_of_a_reading(drained):
+    assert drained["requests"] / JOBS < 2.3
+
+
+def test_connections_are_kept_not_made(drained):
+    assert drained["connections"] < 8 * 4
+
+
+def test_sends_arrive_in_order(drained):
+    assert drained["violations"] == 0
+
+
+def test_the_sink_counts_what_arrives_out_of_order():
+    """Else the zero above would mean nothing."""
+    from bench.peers.job import BlockingLink, Key
+
+    with stage() as at:
+        key, link = Key(0), BlockingLink(at.sink)
+        for nonce in (5, 6, 8, 7, 8):
+            link.post(key.request_at(nonce, nonce))
+        told = ask(at.sink, "bench_stats")
+        assert told["violations"] == 2
+        assert told["asked"]["broadcast_tx_async"] == 5
+
+
+def test_percentiles_are_of_the_sorted_values():
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert percentile([float(n) for n in range(100)], 0.99) == 99.0
+
+
+def test_a_plot_names_every_contender(tmp_path):
+    bars(tmp_path / "x.svg", "Drained", "jobs/s", [("txmanager", 2.0), ("other", 1.0)])
+    drawn = (tmp_path / "x.svg").read_text()
+    assert "txmanager" in drawn
+    assert "other" in drawn
+    assert drawn.startswith("<svg")
