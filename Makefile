@@ -57,6 +57,7 @@ demo: $(STAMP)  ## Tell the two-minute story: 500 accounts, retries, a kill -9 (
 sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (SCHEDULES=n, SEED=n, MUTANTS=1)
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(MUTANTS),--mutants $(filter-out 1,$(MUTANTS)), \
 		$(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)))) $(ARGS)
+	@$(if $(SEED)$(MUTANTS),true,$(BIN)/python -m tests.sim.evm $(if $(SCHEDULES),$(SCHEDULES),5000))
 
 bench: $(STAMP)  ## Measure against other queues and write docs/performance.md (ARGS="--quick")
 	$(BIN)/txmanager bench $(ARGS)

@@ -198,7 +198,6 @@ class World:
         self.acknowledged: set[int] = set()
         self.tampered: set[str] = set()
         self.deep: bool = False
-        self.spiking = 0
 
     def say(self, words: str) -> None:
         self.violations.append(f"{self.loop.time():.3f} {words}")
@@ -245,12 +244,7 @@ class World:
             self.say(f"{fact.id.key} was settled by {outcome.tx_hash[:10]} before that was final")
         if outcome.tx_hash is None:
             for death in fact.deaths:
-                if not self._is_noop(fact, death):
-                    self._check_death(fact.lane, death)
-
-    @staticmethod
-    def _is_noop(fact: Ended, name: str) -> bool:
-        return False
+                self._check_death(fact.lane, death)
 
     # -- the way to the chain
 
@@ -398,8 +392,6 @@ class World:
         self._check_end()
 
     def _tick(self) -> None:
-        if self.spiking > 0:
-            self.spiking -= 1
         self.machine.mine()
         self.loop.later(BLOCK_S, self._tick)
 
@@ -422,11 +414,8 @@ class World:
 
     def _quiet(self) -> bool:
         live = [r for s in self.ledger.stores.values() for r in s.records.values() if not r.status.final]
-        return all(self._stranded(r.lane) for r in live)
-
-    def _stranded(self, lane: str) -> bool:
-        """After a reorg beyond finality, nonces below what was settled are nobody's: only a person can fill them."""
-        return self.deep
+        # After a reorg beyond finality, nonces below what was settled are nobody's: only a person can fill them.
+        return self.deep or not live
 
     def _strike(self, kind: str, amount: float) -> None:
         if self.healing or getattr(self, f"_on_{kind}")(amount) is False:
