@@ -19,6 +19,7 @@ import orjson
 import uvloop
 
 from bench.ours import POOL, intent
+from consumers.process import calm_collector
 from txmanager.api import build_app
 from txmanager.api.server import ApiServer
 from txmanager.core.ledger import Ledger
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--durability", default="none")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--connections", type=int, default=64)
+    calm_collector()
     print(json.dumps(uvloop.run(serve(parser.parse_args()))))
 
 

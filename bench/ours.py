@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 import uvloop
 
+from consumers.process import calm_collector
 from txmanager.chains.near import NearChain, NearNetwork
 from txmanager.core.decide import Policy
 from txmanager.core.models import Intent, LaneSpec, new_intent
@@ -158,6 +159,7 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=8)
     parser.add_argument("--durability", default="none")
     parser.add_argument("--balanced", action="store_true", help="treat the endpoint as one behind a balancer")
+    calm_collector()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     print(json.dumps(uvloop.run(contend(parser.parse_args()))))
 

@@ -10,6 +10,7 @@ from bench.report import Goal, bars, goals_table, series_rows, table
 
 _PYTHON = ("arq", "saq", "taskiq", "streaq", "rq")
 _WINDOW, _LANES = 16, 8
+_HEAD = ["", "per second", "lowest to highest", "ours is", "us of its processor time per job", "violations"]
 Results = Mapping[str, Mapping[str, Series]]
 
 
@@ -129,7 +130,7 @@ def _drain(results: Results, plots: Path) -> str:
     ]
     return f"""## Drain
 
-{table(["", "per second", "lowest to highest", "ours is", "us of its processor time per job", "violations"], series_rows(shown, ours))}
+{table(_HEAD, series_rows(shown, ours))}
 ![drained](performance/drain.svg)
 
 Bare script calls, the smallest of ours: {group["limit: lua"].middle:,.0f} a second.
@@ -155,8 +156,7 @@ def _network(results: Results, plots: Path) -> str:
             ordered = sorted(group, key=lambda s: -s.middle)
             bars(plots / f"{part}.svg", title, "jobs/s", [(s.name, s.middle) for s in ordered])
             rows = series_rows(group, ours)
-            head = ["", "per second", "lowest to highest", "ours is", "us of its processor time per job", "violations"]
-            out += f"\n## {title[0].upper()}{title[1:]}\n\n{what} Window {_WINDOW}.\n\n{table(head, rows)}\n"
+            out += f"\n## {title[0].upper()}{title[1:]}\n\n{what} Window {_WINDOW}.\n\n{table(_HEAD, rows)}\n"
             out += f"![{part}](performance/{part}.svg)\n"
     return out
 

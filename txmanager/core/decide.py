@@ -145,21 +145,22 @@ REPRICE_EVERY_MS = 1_000
 
 
 def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, now: int) -> Step:
-    if record.status.final or not record.effects:
+    effects = record.effects
+    if record.status.final or not effects:
         return Wait("nothing of it is in flight")
-    for attempt in record.effects:
+    for attempt in effects:
         sighting = seen.sightings.get(attempt.name, UNSEEN)
         if sighting.where == "final" and sighting.outcome is not None:
             outcome = sighting.outcome
             if (outcome.tx_hash, outcome.nonce) != (attempt.hash, attempt.nonce):
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             return Settle(outcome, "a hash of the intent is final")
-    if any(_on_chain(a, seen) for a in record.effects):
+    if any(_on_chain(a, seen) for a in effects):
         return Wait("included, not final yet")
     deaths = {a.name: _evidence(seen.proofs[a.name]) for a in record.live if a.name in seen.proofs}
     if record.status is Status.HELD and record.directive and record.directive.get("force") is True:
         deaths |= {a.name: _forced(record.directive) for a in record.effects if not a.dead and a.name not in deaths}
-    alive = [a for a in record.effects if not a.dead and a.name not in deaths]
+    alive = [a for a in effects if not a.dead and a.name not in deaths]
     if alive:
         return _decide_alive(record, alive, seen, policy, traits, now)
     return _decide_dead(record, seen, policy, deaths)

@@ -11,6 +11,7 @@ queued ──> inflight ──> done
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 
 
 class Status(StrEnum):
@@ -58,6 +59,7 @@ def legal(before: Status, after: Status) -> bool:
     return after in TRANSITIONS[before]
 
 
+@cache
 def sources(after: Status) -> frozenset[Status]:
     """The states an intent may be in just before `after`."""
     return frozenset(before for before, targets in TRANSITIONS.items() if after in targets)

@@ -65,7 +65,7 @@ class Flight:
 
     @property
     def landed(self) -> bool:
-        return any(self.on_chain(a) for a in self.record.effects)
+        return bool(self.sightings) and any(self.on_chain(a) for a in self.record.effects)
 
     @property
     def sendable(self) -> list[Attempt]:
@@ -78,7 +78,11 @@ class Flight:
     @property
     def dead(self) -> bool:
         """Every effect is proven dead: it waits to be signed again, or to end."""
-        return all(a.dead or a.name in self.proofs for a in self.record.effects)
+        # A plain loop: every pass and every turn asks this of every flight, and mostly the first attempt answers.
+        for attempt in self.record.attempts:
+            if attempt.purpose is not Purpose.NOOP and attempt.proof is None and attempt.name not in self.proofs:
+                return False
+        return True
 
     @property
     def out_of_the_way(self) -> bool:
@@ -128,7 +132,7 @@ class Flights:
     def room(self) -> int:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
-        busy = sum(1 for f in self if (not f.held if strict else not (f.landed or f.held or f.reached)))
+        busy = sum(1 for f in self if not f.held and (strict or not (f.reached or f.landed)))
         if (strict or self._gaps_block) and any(f.held for f in self):
             return 0
         return max(0, min(self._policy.window - busy, self._policy.max_inflight - len(self)))

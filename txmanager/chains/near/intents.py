@@ -24,6 +24,7 @@ from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Json
 
 DEFAULT_GAS = 30 * TGAS
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 _KEY_EXAMPLE = "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
 
 
@@ -92,7 +93,7 @@ class Call(Model):
         if self.args_base64 is not None:
             args = base64.b64decode(self.args_base64)
         else:
-            args = b"{}" if self.args is None else json.dumps(self.args, separators=(",", ":")).encode()
+            args = b"{}" if self.args is None else _compact(self.args).encode()
         return act.FunctionCall(self.method_name, args, self.gas, self.deposit)
 
 
