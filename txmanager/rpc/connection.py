@@ -48,7 +48,6 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self._head_bytes = 0
         self._in_body = False
-        self._started = False
         self._framed = False
         self._body: list[bytes] = []
         self._body_bytes = 0
@@ -109,11 +108,8 @@ class Connection(asyncio.Protocol):
 
     # httptools
 
-    def on_message_begin(self) -> None:
-        self._started = True
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() in (b"content-length", b"transfer-encoding"):
+        if not self._framed and name.lower() in (b"content-length", b"transfer-encoding"):
             self._framed = True
 
     def on_headers_complete(self) -> None:

@@ -59,17 +59,16 @@ def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, non
     by_id = {step.id: step for step in steps}
     effect = _effect(kind, status, transaction, by_id)
     value = _value(effect)
-    burnt = sum(step.tokens_burnt for step in counted)
-    errors = [
-        {"receipt_id": step.id, "executor_id": step.executor, "error": step.error} for step in counted if step.failed
-    ]
+    burnt = sum([step.tokens_burnt for step in counted])
+    failed = [step for step in counted if step.verdict == "Failure"]
+    errors = [{"receipt_id": step.id, "executor_id": step.executor, "error": step.told} for step in failed]
     logs, cut = _logs(counted)
     result: dict[str, Json] = {
         "block_hash": _text(_dict(status.get("transaction_outcome")), "block_hash"),
         "value": _json(value),
         "value_base64": base64.b64encode(value[:_MAX_VALUE]).decode() if value is not None else None,
         "logs": logs,
-        "gas_burnt": str(sum(step.gas_burnt for step in counted)),
+        "gas_burnt": str(sum([step.gas_burnt for step in counted])),
         "tokens_burnt": str(burnt),
         "receipt_errors": errors[:_MAX_ERRORS],
     }
@@ -191,10 +190,10 @@ def _text(value: Mapping[str, Any], key: str) -> str:
 
 
 def _number(value: Any) -> int:
+    if type(value) is int and value >= 0:
+        return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 39:
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
     raise BadAnswer(f"{str(value)[:40]!r} is not an amount of gas or tokens")
 
 

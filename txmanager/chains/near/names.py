@@ -14,6 +14,7 @@ _ACCOUNT = re.compile(r"(?:(?:[a-z\d]+[-_])*[a-z\d]+\.)*(?:[a-z\d]+[-_])*[a-z\d]
 _IMPLICIT = re.compile(r"[0-9a-f]{64}\Z")
 _DIGITS = base58.BITCOIN_ALPHABET.decode()
 _PAIRS = [a + b for a in _DIGITS for b in _DIGITS]
+_58_4, _58_10 = 58**4, 58**10
 CURVES = {"ed25519": (0, 32), "secp256k1": (1, 64)}
 _CURVE_NAMES = {number: name for name, (number, _) in CURVES.items()}
 PUBLIC_KEY_SIZES = dict(CURVES.values())
@@ -82,14 +83,18 @@ def b58(field: str, text: object, size: int) -> bytes:
 
 
 def b58_text(raw: bytes) -> str:
-    """Two digits at a time: half the divisions of the library, and this runs once per attempt."""
+    """Ten digits of each division of the long number, then two of each short one: this runs once per attempt."""
     number = int.from_bytes(raw, "big")
-    pairs = []
+    text = ""
     while number:
-        number, pair = divmod(number, 3364)
-        pairs.append(_PAIRS[pair])
+        number, ten = divmod(number, _58_10)
+        high, low = ten // _58_4, ten % _58_4
+        text = (
+            f"{_PAIRS[high // _58_4]}{_PAIRS[high // 3364 % 3364]}{_PAIRS[high % 3364]}"
+            f"{_PAIRS[low // 3364]}{_PAIRS[low % 3364]}{text}"
+        )
     zeros = len(raw) - len(raw.lstrip(b"\0"))
-    return "1" * zeros + "".join(reversed(pairs)).lstrip("1")
+    return "1" * zeros + text.lstrip("1")
 
 
 @dataclass(frozen=True, slots=True)
