@@ -11,13 +11,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.evm.machines import installed
 from tests.servers import free_port
 from tests.servers.processes import end, make_folder, remove_folder, spawn
 from tests.waiting import until_sync
+from txmanager.stack.anvil import VARIABLE as ANVIL_VARIABLE
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
@@ -68,34 +72,53 @@ def assert_shown(said: str, shown: str) -> None:
     assert re.fullmatch(as_pattern(shown), said), f"the README shows\n{plain(shown)}\nbut it printed\n{said}"
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
+@dataclass(frozen=True)
+class Clone:
     """A folder like that of a clone, with the stack of `make run` in it."""
-    folder = make_folder("readme")
-    (folder / "config").symlink_to(ROOT / "config")
-    yield folder
-    remove_folder(folder)
+
+    folder: Path
+    port: int
+
+    @property
+    def said(self) -> str:
+        return (self.folder / "make-run.log").read_text()
 
 
-@pytest.fixture(scope="module")
-def running(place) -> Iterator[tuple[int, Path]]:
-    port, log = free_port(), place / "make-run.log"
-    options = f"--port {port} --data {place / 'data'}"
-    child = spawn(make("run", f"ARGS={options}"), log, cwd=ROOT, env=environment())
+@contextmanager
+def running(*options: str, **more: str) -> Iterator[Clone]:
+    clone = Clone(make_folder("readme"), free_port())
+    (clone.folder / "config").symlink_to(ROOT / "config")
+    words = f"ARGS=--port {clone.port} --data {clone.folder / 'data'} {' '.join(options)}"
+    child = spawn(make("run", words), clone.folder / "make-run.log", cwd=ROOT, env=environment() | more)
     try:
 
         def ready() -> bool:
-            assert child.poll() is None, log.read_text()
-            return "new_public_key" in log.read_text()
+            assert child.poll() is None, clone.said
+            return "new_public_key" in clone.said
 
         until_sync(ready, 60, every=0.1, what="make run being ready")
-        yield port, log
-        # Ctrl-C reaches make and what it runs alike.
-        for pid in subprocess.check_output(["pgrep", "-P", str(child.pid)], text=True).split():
-            os.kill(int(pid), signal.SIGINT)
-        child.wait(60)
+        yield clone
     finally:
+        # Ctrl-C reaches make and what it runs alike.
+        for pid in subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True).stdout.split():  # noqa: PLW1510
+            os.kill(int(pid), signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(60)
         end(child)
+        remove_folder(clone.folder)
+
+
+@pytest.fixture(scope="module")
+def near() -> Iterator[Clone]:
+    with running() as clone:
+        yield clone
+
+
+@pytest.fixture(scope="module")
+def evm() -> Iterator[Clone]:
+    anvil = installed() / "node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
+    with running("--evm", **{ANVIL_VARIABLE: str(anvil)}) as clone:
+        yield clone
 
 
 def make(target: str, *words: str) -> list[str]:
@@ -109,20 +132,26 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("command", "output"), commands(), ids=[f"{c[:40]}" for c, _ in commands()])
-def test_the_readme_shows_the_real_output(command, output, running, place):
-    port, log = running
-    if command == "make run":
-        assert_shown(log.read_text(), output)
-        return
+def test_the_readme_shows_the_real_output(command, output, request):
     if command == "make demo":
         told = subprocess.run(make("demo"), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=170)  # noqa: PLW1510
         assert told.returncode == 0, told.stdout + told.stderr
         assert_shown(told.stdout, output)
         return
+    clone: Clone = request.getfixturevalue("evm" if "/v1/evm/" in command else "near")
+    if command == "make run":
+        assert_shown(clone.said, output)
+        return
     assert command.startswith(("txmanager ", "curl ")), f"no test knows how to run {command!r}"
-    line = command.replace("127.0.0.1:8080", f"127.0.0.1:{port}")
+    line = command.replace("127.0.0.1:8080", f"127.0.0.1:{clone.port}")
     told = subprocess.run(
-        ["bash", "-c", line], cwd=place, env=environment(), capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", line],
+        cwd=clone.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert told.returncode == 0, told.stdout + told.stderr
     assert_shown(told.stdout, output)

@@ -99,16 +99,19 @@ def render(lanes: list[Lane], rates: dict[str, float]) -> Table:
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("lane", "state", "owner"):
-        shown.add_column(name, no_wrap=True)
+        # Of a narrow window, the lanes' ids alone lose something.
+        shown.add_column(name, no_wrap=name != "lane", overflow="ellipsis")
     for name in ("depth", "in flight", "rate/s", "oldest"):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("why" if any(lane.reason for lane in lanes) else "")
+    explained = any(lane.reason for lane in lanes)
+    if explained:
+        shown.add_column("why")
     for lane in lanes:
         state = f"[{_COLOURS[lane.state]}]{lane.state.value}[/]"
         rate = f"{rates[lane.id]:.1f}" if lane.id in rates else "-"
         owner = lane.owner if lane.lease_ms else "-"
         counts = (str(lane.depth), str(lane.unfinished), rate, age(lane.oldest_ms))
-        shown.add_row(short(lane.id), state, owner, *counts, Text(lane.reason))
+        shown.add_row(short(lane.id), state, owner, *counts, *([Text(lane.reason)] if explained else []))
     depth, inflight = sum(lane.depth for lane in lanes), sum(lane.unfinished for lane in lanes)
     oldest = age(max((lane.oldest_ms for lane in lanes), default=0))
     total = f"{sum(rates.values()):.1f}" if rates else "-"
