@@ -25,6 +25,7 @@ class Catch:
 
 def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
     from tests.sim.mutants import MUTANTS
+    from tests.sim.stories import STORIES, tell
     from tests.sim.world import run
 
     started = time.process_time()  # its own work: a busy machine does not make a mutant harder to catch
@@ -39,6 +40,9 @@ def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
                 return Catch(name, spent, time.process_time() - started, result.violations[0])
             if time.process_time() - started > seconds:
                 break
+        for plan, arrivals in STORIES.get(name, ()):
+            if violations := tell(plan, arrivals)[0]:
+                return Catch(name, spent, time.process_time() - started, f"by its story: {violations[0]}")
     return Catch(name, spent, time.process_time() - started, None)
 
 
