@@ -119,7 +119,7 @@ class Worker:
             except TxManagerError as error:
                 self._log.warning("cannot register yet", error=str(error))
                 await self._nap(1.0)
-        parts = (self._listen(), self._watch(), self._retirer.run())
+        parts = (self._keep(), self._listen(), self._watch(), self._retirer.run())
         helpers = [asyncio.create_task(part) for part in parts]
         try:
             while not self._stopping.is_set():
@@ -141,21 +141,40 @@ class Worker:
 
     async def _register(self) -> None:
         """Publish the lanes this worker can serve; a closed one is not served any more."""
-        for lane, service in list(self._services.items()):
+
+
+        async def publish(lane: str) -> None:
             try:
-                await self._ledger.register(service.spec)
+                await self._ledger.register(self._services[lane].spec)
             except LaneClosed:
                 self._log.warning("lane is closed and not served", lane=lane)
                 del self._services[lane]
 
-    # -- the tick: live, renew, take, hand back
+        await self._in_groups(publish, list(self._services))
+
+    # -- keep what is held; beside it, the tick: take, hand back
+
+    async def _keep(self) -> None:
+        """Renew and show that we live, however long taking and handing back lanes takes."""
+        while True:
+            await asyncio.sleep(self._timing.tick_s * self._rng.uniform(0.9, 1.0))
+            try:
+                await self._renew()
+                if not self._stopping.is_set():
+                    await self._show()
+            except TxManagerError as error:
+                self._log.warning("renewal failed", error=str(error))
+
+    async def _show(self) -> None:
+        await self._ledger.heartbeat(Member(self.name, frozenset(self._offered())), self._timing.lease_ms)
 
     async def _tick(self) -> None:
         try:
-            await self._renew()
-            member = Member(self.name, frozenset(self._offered()))
-            await self._ledger.heartbeat(member, self._timing.lease_ms)
-            await self._rebalance(await self._ledger.members())
+            members = await self._ledger.members()
+            if not any(member.name == self.name for member in members):
+                await self._show()  # new here, or silent for so long that we were forgotten
+                members = await self._ledger.members()
+            await self._rebalance(members)
         except TxManagerError as error:
             self._log.warning("tick failed", error=str(error))
         self.metrics.lanes_owned.set(len(self._held))
@@ -325,16 +344,9 @@ class Worker:
             self._log.warning("membership left to run out", error=str(error))
         loop = asyncio.get_running_loop()
         until = loop.time() + self._timing.grace_s
-        next_tick = loop.time()
         while self._held and loop.time() < until:
             empty = [lane for lane, held in self._held.items() if held.lane.settled]
             await self._in_groups(self._give_back, empty)
-            if loop.time() >= next_tick:
-                next_tick = loop.time() + self._timing.tick_s
-                try:
-                    await self._renew()
-                except TxManagerError as error:
-                    self._log.warning("renewal failed", error=str(error))
             await asyncio.sleep(0.02)
         await self._in_groups(self._give_back, list(self._held))
         await self._retirer.flush()
