@@ -93,7 +93,7 @@ async def test_a_thousand_intents_land_once_in_order_while_workers_are_killed(
     try:
         for _ in range(WORKERS):
             workers.start()
-        await until(lambda: _lanes(ledger), 20.0, what="four lanes are registered")
+        await until(lambda: _lanes(ledger), 60.0, what="four lanes are registered")
         producer = Producer(ledger)
         intents = [
             new_intent(key=f"k{n}", pool=POOL, kind="evm.transfer", payload={"to": receiver, "value": str(n + 1)})

@@ -265,8 +265,9 @@ class Tracker:
             now, then = await self._balance(), str(lane.lane.evidence.get("balance", ""))
             if now and then and int(now) > int(then):
                 await lane.resume("the balance grew")
-            elif now and not len(lane.flights):
-                await lane.resume("what lacked funds landed")
+            elif now and not any(flight.open for flight in lane.flights):
+                # The dead ones among them wait to be signed again, which a lane without funds does not do.
+                await lane.resume("nothing waits for funds any more")
 
     async def _balance(self) -> str:
         """What the lane can spend, as decimal digits; empty when nobody says."""
