@@ -63,9 +63,7 @@ class Producer:
             raise result
         return result
 
-    async def submit_many(
-        self, intents: Sequence[Intent], *, lane: str = ""
-    ) -> list[Submitted | TxManagerError]:
+    async def submit_many(self, intents: Sequence[Intent], *, lane: str = "") -> list[Submitted | TxManagerError]:
         """Accept a batch; each intent has its own result. Intents of one lane keep their order. With `lane`, new ones
         go to that lane of their pool and to no other."""
         await self._refresh_routes()
