@@ -302,6 +302,7 @@ class OwnedLane:
         if view.state is LaneState.PAUSED and view.reason == REBASELINE:
             await self._rebaseline(view)
         await self.load()
+        self.flying.set()  # what was read back may be in flight again, as after a roll-back of its end
         self.wake()
 
     async def _rebaseline(self, view: Lane) -> None:
