@@ -142,7 +142,6 @@ class Worker:
     async def _register(self) -> None:
         """Publish the lanes this worker can serve; a closed one is not served any more."""
 
-
         async def publish(lane: str) -> None:
             try:
                 await self._ledger.register(self._services[lane].spec)
