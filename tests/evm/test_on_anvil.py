@@ -372,3 +372,27 @@ async def test_many_addresses_share_the_work_and_keep_their_own_order(anvil):
             mine = [r.outcome.nonce for r in records if r.lane.endswith(signer.address)]
             assert sorted(mine) == list(range(len(mine)))
             assert mine == sorted(mine)
+
+
+async def test_an_outcome_waits_for_the_finalized_block(make_anvil):
+    """The tag, not a depth: included is not enough, and a cancel is proven at the same block."""
+    anvil = make_anvil("--no-mining", "--slots-in-an-epoch", "1")
+    stage = Stage(anvil, [new_signer()], policy=PATIENT)
+    stage.network = type(stage.network)(finality="finalized", max_fee=10_000 * GWEI, fees_fresh_s=0.0)
+    async with stage:
+        await stage.submit(stage.transfer("a", 5), stage.transfer("b", 7))
+        await until(lambda: anvil.rpc("txpool_status")["pending"] == "0x2", 10.0)
+        await stage.manager.cancel(intent_id("b", POOL))
+        noop = (await stage.until_attempts("b", 2)).attempts[-1]
+        await until(lambda: anvil.rpc("eth_getTransactionByHash", noop.hash), 10.0)
+        anvil.rpc("evm_mine")
+        included = anvil.number("eth_blockNumber")
+        assert int(anvil.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16) < included
+        lane = stage.worker._held[stage.lane_id].lane
+        await until(lambda: [f.landed for f in lane.flights][:1] == [True], 10.0, what="seen included")
+        assert (await stage.record("a")).status is Status.INFLIGHT
+        anvil.rpc("anvil_mine", "0x4")
+        assert int(anvil.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16) >= included
+        await stage.until_done("a")
+        assert (await stage.until_status("b", Status.CANCELLED, Status.DONE)).status is Status.CANCELLED
+        assert stage.received() == 5
