@@ -23,6 +23,7 @@ from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+_LOOK_BESIDE_S = 0.05
 
 
 class Sender:
@@ -118,13 +119,16 @@ class Sender:
         for flight, attempt in batch:
             flight.sent_at = now
             self._unsent[attempt.name] = (flight, attempt)
-        lane.flying.set()
+        # The tracker looks when the batch is sent, or beside it when that takes long.
+        beside = asyncio.get_running_loop().call_later(_LOOK_BESIDE_S, lane.flying.set)
         with lane.context.metrics.broadcast_s.time():
             try:
                 replies = await lane.chain.broadcast(lane.id, [attempt for _, attempt in batch])
             except TxManagerError as error:
                 lane.context.metrics.rpc_errors.labels(lane.id, type(error).__name__).inc()
                 replies = [SendReply(Verdict.UNAVAILABLE, str(error))]
+            finally:
+                beside.cancel()
         taken = 0
         verdicts: Counter[Verdict] = Counter()
         for (flight, attempt), reply in zip(batch, replies, strict=False):

@@ -315,18 +315,23 @@ class Worker:
         """Pass wake-ups on; a lost one costs at most one tick."""
         while True:
             self._changed.clear()
-            waits = [asyncio.create_task(self._wake()), asyncio.create_task(self._changed.wait())]
+            hearing = asyncio.create_task(self._hear())
+            hearing.add_done_callback(lambda _: self._changed.set())  # whatever ended it: listen again
             try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                await self._changed.wait()
             finally:
-                for task in waits:
-                    task.cancel()
-                await asyncio.gather(*waits, return_exceptions=True)
+                hearing.cancel()
+                await asyncio.gather(hearing, return_exceptions=True)
 
-    async def _wake(self) -> None:
-        """One round of listening on every lane held now; a lane won meanwhile starts another."""
+    async def _hear(self) -> None:
+        """Listen on every lane held now; one won later starts another `_hear`."""
+        lanes = list(self._held)
+        while True:
+            await self._wake(lanes)
+
+    async def _wake(self, lanes: list[str]) -> None:
         try:
-            for lane in await self._ledger.wait_wake(list(self._held), self._timing.tick_s):
+            for lane in await self._ledger.wait_wake(lanes, self._timing.tick_s):
                 if lane in self._held:
                     self._held[lane].lane.wake()
         except TxManagerError as error:
