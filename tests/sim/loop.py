@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from typing import Any
+from unittest.mock import patch
 
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
@@ -158,6 +159,11 @@ class _InOrder(dict[Any, None]):
         self.pop(item, None)
 
 
+def ordered_task_groups() -> contextlib.AbstractContextManager[Any]:
+    """A task group cancels its members in the order of their making, in each replay of a schedule."""
+    return patch.object(asyncio.taskgroups, "set", _InOrder, create=True)
+
+
 def order_task_groups() -> None:
-    """A task group cancels its members in the order of their making, here and in every replay."""
-    asyncio.taskgroups.set = _InOrder  # type: ignore[attr-defined]
+    """The same for the rest of this process."""
+    ordered_task_groups().__enter__()

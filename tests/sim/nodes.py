@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 from tests.sim.faults import Faults
 from tests.sim.history import History, Sent
@@ -43,7 +45,11 @@ def _decoded(text: str) -> Tx:
 
 
 _decode = wire.decode_base64
-params.decode_base64 = _decoded  # type: ignore[attr-defined]
+
+
+def decoded_once() -> AbstractContextManager[Any]:
+    """While a schedule runs; other users of the devnet in this process check every signature."""
+    return patch.object(params, "decode_base64", _decoded)
 
 
 class SimNetwork(Network):

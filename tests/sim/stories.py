@@ -9,7 +9,8 @@ from dataclasses import replace
 from tests.sim import logs
 from tests.sim.checker import check
 from tests.sim.history import History
-from tests.sim.loop import VirtualLoop
+from tests.sim.loop import VirtualLoop, ordered_task_groups
+from tests.sim.nodes import decoded_once
 from tests.sim.plan import Event, Plan, draw
 from tests.sim.world import World
 
@@ -48,7 +49,8 @@ def tell(plan: Plan, arrivals: list[float]) -> tuple[list[str], World]:
     try:
         world = World(plan, loop, history)
         world.arrivals = arrivals
-        loop.run_until_complete(world.main())
+        with decoded_once(), ordered_task_groups():
+            loop.run_until_complete(world.main())
         return check(world.evidence()).violations, world
     finally:
         asyncio.set_event_loop(None)

@@ -19,8 +19,8 @@ from tests.sim.checker import Checked, blocked_by_holds, check
 from tests.sim.faults import Faults
 from tests.sim.history import Answered, Broke, History, Operated
 from tests.sim.ledger import SimLedger
-from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, order_task_groups
-from tests.sim.nodes import Nodes, SimNetwork, SimRpc
+from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, ordered_task_groups
+from tests.sim.nodes import Nodes, SimNetwork, SimRpc, decoded_once
 from tests.sim.plan import Event, Plan
 from txmanager.chains.near import LaneId, NearChain, NearNetwork, PublicKey
 from txmanager.core.decide import Policy
@@ -48,7 +48,6 @@ SIGNERS = [Ed25519Signer.parse(Secret(pair.private_key)) for pair in RELAYER.key
 LANES = [str(LaneId("sim", RELAYER.account_id, PublicKey.parse(s.public_key))) for s in SIGNERS[:-1]]
 ADMIN = SIGNERS[-1]
 METRICS = Metrics()
-order_task_groups()
 
 
 @dataclass(slots=True)
@@ -86,7 +85,8 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
     try:
         world = World(plan, loop, history)
         try:
-            loop.run_until_complete(world.main())
+            with decoded_once(), ordered_task_groups():
+                loop.run_until_complete(world.main())
         except Stuck as stuck:
             history.note(Broke(loop.time(), str(stuck)))
         checked = check(world.evidence())
