@@ -56,7 +56,7 @@ def measure_network(results: Results, options: argparse.Namespace, peers: list[s
 
 
 def measure_latency(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
-    jobs = 400 if options.quick else 2_000
+    jobs = 400 if options.quick else 1_000
     runs: dict[str, Callable[[], dict[str, Any]]] = {"txmanager": lambda: figures.latency_ours(jobs)}
     runs["txmanager, fsync"] = lambda: figures.latency_ours(jobs, "always", "fsync")
     for name in peers:

@@ -120,9 +120,16 @@ def memory(jobs: int) -> dict[str, float]:
     with stage() as at:
         empty = at.redis.memory()
         run(contenders.ours("fill", at.redis.url, at.rpc, jobs), 120)
+        at.redis.forget_events()
         live = at.redis.memory()
         run(contenders.ours("empty", at.redis.url, at.rpc, jobs), 120)
-        return {"live": (live - empty) / jobs, "final": (at.redis.memory() - empty) / jobs}
+        at.redis.forget_events()
+        after = at.redis.memory()
+        return {
+            "live": (live - empty) / jobs,
+            "final": at.redis.mean_size("ours:{h*}:default/*"),
+            "final, with its tombstone": (after - empty) / jobs,
+        }
 
 
 def load() -> float:
