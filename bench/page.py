@@ -200,7 +200,8 @@ def _small(results: Results) -> str:
         out += f"\n## A window on 600 ms blocks\n\nOne lane on the devnet.\n\n{table(head, rows)}"
     if "memory" in results:
         rows = [[s.name, f"{s.middle:,.0f} B"] for s in results["memory"].values()]
-        out += f"\n## Redis memory per intent\n\nWithout the event streams, whose length is bounded. A tombstone lives for three minutes.\n\n{table(['', ''], rows)}"
+        what = "Without the event streams, whose length is bounded. A tombstone lives for three minutes."
+        out += f"\n## Redis memory per intent\n\n{what}\n\n{table(['', ''], rows)}"
     if "growth" in results:
         rows = [[s.name, f"{s.middle:.0f} us", f"{s.more.get('rss_mb', 0):.0f} MB"] for s in results["growth"].values()]
         out += f"\n## Growth\n\n{table(['', 'worker processor time per intent', 'worker memory'], rows)}"
