@@ -25,6 +25,9 @@ from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
 
+_NO_WORD = (Verdict.BUSY, Verdict.RATE_LIMITED, Verdict.UNAVAILABLE, Verdict.UNKNOWN)
+"""The node did not say what it thinks of the bytes: they are not refused, and may be on their way."""
+
 
 class Sender:
     def __init__(self, lane: OwnedLane, rng: random.Random) -> None:
@@ -94,7 +97,7 @@ class Sender:
         solo = self._solo
         if solo is not None:
             known = self._lane.flights.get(solo.record.id) is solo
-            refused = solo.reply is not None and not solo.reply.verdict.sent
+            refused = solo.reply is not None and not solo.reply.verdict.sent and solo.reply.verdict not in _NO_WORD
             if not known or solo.held or not solo.open or (refused and not self._unsent):
                 self._solo = None
 
