@@ -175,6 +175,10 @@ def draw(seed: int) -> Plan:
     if fast_collection or holds_soon:
         # Holds are due by the wall clock: one that is an hour off delays them by an hour, as docs/simulation.md says.
         events = [e for e in events if e.kind != "worker_clock_jump"]
+    forgetful = rng.random() < 0.15
+    if forgetful:
+        # An answer is kept for seconds here, and days in earnest; no request is under way for longer than that.
+        rates = {kind: rate for kind, rate in rates.items() if kind not in ("late_request", "duplicate")}
     kinds = {e.kind for e in events}
     if "lane_close" in kinds:
         lanes = max(lanes, 2)
@@ -203,7 +207,7 @@ def draw(seed: int) -> Plan:
         lease_ms=rng.choice((3000, 5000)),
         vouches=vouches,
         hold_after_ms=rng.choice((5_000, 12_000, 20_000)) if fast_collection or holds_soon else 24 * 3600 * 1000,
-        retention_ms=rng.choice((12_000, 25_000)) if rng.random() < 0.15 else 7 * 24 * 3600 * 1000,
+        retention_ms=rng.choice((12_000, 25_000)) if forgetful else 7 * 24 * 3600 * 1000,
         loss=rng.choice((0.0, 0.0, 0.2)),
         same_name=rng.random() < 0.5,
         shuffle=rng.choice((0.0, 0.1)),
