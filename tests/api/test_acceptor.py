@@ -75,7 +75,7 @@ async def test_one_bad_intent_does_not_refuse_its_neighbours():
 
 
 async def test_what_left_and_got_no_answer_is_unknown_and_what_never_left_is_refused():
-    acceptor, ledger, weather = await stage(patience_s=0.2)
+    acceptor, ledger, weather = await stage(patience_s=2.0)
     await acceptor.submit(intent("first"))  # the routes are known now
     weather.open.clear()
     results = await asyncio.gather(*(acceptor.submit(intent(f"k{n}")) for n in range(1000)), return_exceptions=True)
