@@ -212,7 +212,7 @@ def test_every_command_of_the_runbook_exists():
 def test_promtool_finds_the_rules_right_and_their_unit_tests_pass():
     promtool = shutil.which("promtool")
     if promtool is None:
-        pytest.skip("cannot run here: promtool is not on the PATH (package prometheus)")
+        pytest.skip("promtool is not on the PATH (package prometheus)")
     for words in (["check", "config", "prometheus.yml"], ["test", "rules", "rules_test.yml"]):
         told = subprocess.run(
             [promtool, *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True, timeout=60, check=False
