@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from tests.sim.faults import Faults
 from tests.sim.history import Appended, Closed, Ended, History, Leased, Recorded, Released, Retired, RolledBack, Wrote
 from tests.sim.loop import PROCESS, Life, VirtualLoop
 from txmanager.core import ledger as words
+from txmanager.core import models
 from txmanager.core.errors import TxManagerError, Unavailable
 from txmanager.core.models import Fence, IntentId, Json, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
+from txmanager.runtime import sweeper
 
 T = TypeVar("T")
 _OWNERS_WRITES = ("cursor", "signed_upto")
@@ -156,6 +159,13 @@ class WatchedLane(LaneStore):
         return final
 
 
+@contextlib.contextmanager
+def few_homes() -> Iterator[None]:
+    """16 homes instead of 1,024, most of which a handful of keys would leave empty."""
+    with patch.object(models, "HOMES", 16), patch.object(sweeper, "HOMES", 16):
+        yield
+
+
 class _Stores(dict[str, LaneStore]):
     def __init__(self, history: History) -> None:
         super().__init__()
@@ -264,7 +274,7 @@ class SimLedger(MemoryLedger):
             super()._wake(lane, final)
 
     async def sweep(self, home: int, older_than_ms: int = words.SWEEP_AFTER_MS) -> int:
-        """Of 1,024 homes all but a few are empty; only the way to those is simulated."""
+        """Only the way to homes that have keys is simulated."""
         return await super().sweep(home, older_than_ms) if home in self.homes.slots() else 0
 
     # -- the server itself

@@ -70,6 +70,34 @@ class Process:
         await self.loop.create_future()
 
 
+class _Call(asyncio.Handle):
+    """A handle without what only debugging needs: half of a schedule's steps are nothing but these."""
+
+    __slots__ = ()
+
+    def __init__(self, call: Callable[..., Any], args: tuple[Any, ...], loop: VirtualLoop, context: Context) -> None:
+        self._context, self._callback, self._args, self._loop = context, call, args, loop
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, call: Callable[..., Any], args: tuple[Any, ...], loop: VirtualLoop, context: Context
+    ) -> None:
+        self._context, self._callback, self._args, self._loop = context, call, args, loop
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when, self._scheduled = when, True
+
+    def cancel(self) -> None:
+        """It stays in the heap and is passed over when its time has come."""
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, rng: random.Random, shuffle: float = 0.0) -> None:
         super().__init__()
@@ -77,6 +105,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rng = rng
         self._shuffle = shuffle
         self._made: list[asyncio.Task[Any]] = []
+        self._timers: list[tuple[float, int, _Timer]] = []
+        """By time, then in the order of their making."""
+        self._ordinal = 0
         self.over = False
         self.steps = 0
         self.max_steps = 400_000
@@ -97,23 +128,42 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Something the world does, whoever caused it and whether or not that one still lives."""
         self.call_later(delay_s, call, *args, context=self.outside)
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = _Call(callback, args, self, copy_context() if context is None else context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        self._ordinal = ordinal = self._ordinal + 1
+        heapq.heappush(self._timers, (when, ordinal, timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
     def requeue(self, handles: deque[asyncio.Handle]) -> None:
         self._ready.extend(handles)  # type: ignore[attr-defined]
         handles.clear()
 
     def _run_once(self) -> None:
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
-        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
         if not ready:
-            if not scheduled:
+            if not timers:
                 raise Stuck("nothing is ready, and no timer is set")
-            self._now = max(self._now, scheduled[0]._when)
-        while scheduled and scheduled[0]._when <= self._now:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            ready.append(handle)
+            self._now = max(self._now, timers[0][0])
+        now = self._now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
         if self.steps > self.max_steps:
             raise Stuck(f"no end after {self.steps} steps: something repeats without waiting")
         if self._shuffle and len(ready) > 1 and self._rng.random() < self._shuffle:
@@ -134,14 +184,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """End without running anything more: whatever hangs is closed where it hangs."""
         self.over = True
         self._ready.clear()  # type: ignore[attr-defined]
-        self._scheduled.clear()  # type: ignore[attr-defined]
+        self._timers.clear()
         for task in self._made:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with contextlib.suppress(BaseException):  # a `finally` that awaits cannot finish here, and need not
                     task.get_coro().close()
         self._ready.clear()  # type: ignore[attr-defined]
-        self._scheduled.clear()  # type: ignore[attr-defined]
+        self._timers.clear()
         self._made.clear()
         self.close()
 

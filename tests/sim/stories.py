@@ -9,6 +9,7 @@ from dataclasses import replace
 from tests.sim import logs
 from tests.sim.checker import check
 from tests.sim.history import History
+from tests.sim.ledger import few_homes
 from tests.sim.loop import VirtualLoop, ordered_task_groups
 from tests.sim.nodes import decoded_once
 from tests.sim.plan import Event, Plan, draw
@@ -49,7 +50,7 @@ def tell(plan: Plan, arrivals: list[float]) -> tuple[list[str], World]:
     try:
         world = World(plan, loop, history)
         world.arrivals = arrivals
-        with decoded_once(), ordered_task_groups():
+        with decoded_once(), few_homes(), ordered_task_groups():
             loop.run_until_complete(world.main())
         return check(world.evidence()).violations, world
     finally:

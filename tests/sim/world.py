@@ -18,7 +18,7 @@ from tests.sim import logs
 from tests.sim.checker import Checked, blocked_by_holds, check
 from tests.sim.faults import Faults
 from tests.sim.history import Answered, Broke, History, Operated
-from tests.sim.ledger import SimLedger
+from tests.sim.ledger import SimLedger, few_homes
 from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, ordered_task_groups
 from tests.sim.nodes import Nodes, SimNetwork, SimRpc, decoded_once
 from tests.sim.plan import Event, Plan
@@ -85,7 +85,7 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
     try:
         world = World(plan, loop, history)
         try:
-            with decoded_once(), ordered_task_groups():
+            with decoded_once(), few_homes(), ordered_task_groups():
                 loop.run_until_complete(world.main())
         except Stuck as stuck:
             history.note(Broke(loop.time(), str(stuck)))

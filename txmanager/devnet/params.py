@@ -5,6 +5,7 @@ Nothing here trusts a type: a param may be missing, null, nested or huge.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import base58
@@ -63,9 +64,15 @@ def public_key(params: dict[str, Any], name: str = "public_key") -> str:
 
 def unbase58(value: str, name: str) -> bytes:
     try:
-        return base58.b58decode(value)
+        return _unbase58(value)
     except ValueError:
         raise ParseError(f"Failed parsing args: {name} is not base58") from None
+
+
+@lru_cache(maxsize=4096)
+def _unbase58(value: str) -> bytes:
+    """Clients ask for the same keys and hashes over and over, and decoding is slow."""
+    return base58.b58decode(value)
 
 
 def hash_of(value: Any, name: str) -> bytes:

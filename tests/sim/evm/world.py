@@ -29,6 +29,7 @@ from txmanager.core.models import Intent, LaneSpec, Purpose, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.rpc.endpoint import Breaker
 from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, RpcFailure, TimedOut
+from txmanager.rpc.protocol import ask_apart
 from txmanager.runtime.lane import REBASELINE
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
@@ -126,8 +127,18 @@ class SimRpc:
     async def call(self, method: str, params: Any, *, group: str = "", timeout: float | None = None) -> Any:
         return await self.nodes[0].call(method, params)
 
-    async def send(self, lane: str, method: str, batch: Sequence[Any]) -> list[Any]:
-        return await self.nodes[0].send(lane, method, batch)
+    async def call_each(
+        self, calls: Sequence[tuple[str, Any]], *, group: str = "", timeout: float | None = None
+    ) -> list[Any]:
+        return await ask_apart(self.call, calls, group, timeout)
+
+    async def send(
+        self, lane: str, method: str, batch: Sequence[Any], *, then: tuple[str, Any] | None = None
+    ) -> list[Any]:
+        answers = await self.nodes[0].send(lane, method, batch)
+        if then is not None and not any(isinstance(a, RpcFailure) for a in answers):
+            answers += await ask_apart(self.nodes[0].call, [then], lane, None)
+        return answers
 
     async def close(self) -> None:
         return None

@@ -56,7 +56,7 @@ class PublicKey:
         return bytes((self.curve,)) + self.data
 
     def __str__(self) -> str:
-        return f"{_CURVE_NAMES[self.curve]}:{b58_text(self.data)}"
+        return _key_text(self.curve, self.data)
 
 
 @lru_cache(maxsize=4096)
@@ -68,6 +68,12 @@ def _parse_key(text: str, field: str) -> PublicKey:
         raise InvalidInput(field, f"curve {name[:20]!r} is not supported; use ed25519 or secp256k1")
     number, size = CURVES[name]
     return PublicKey(number, b58(field, rest, size))
+
+
+@lru_cache(maxsize=4096)
+def _key_text(curve: int, data: bytes) -> str:
+    """Every look at a lane's nonce names its key."""
+    return f"{_CURVE_NAMES[curve]}:{b58_text(data)}"
 
 
 def b58(field: str, text: object, size: int) -> bytes:
