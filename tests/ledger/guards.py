@@ -520,4 +520,34 @@ LANES = [
     Guard("heartbeat", "if ARGV[1] ~= '' then", "if true then", "asking_for_members_makes_none"),
 ]
 
-GUARDS = [*HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES]
+WATCHERS = [
+    Guard("check", "if not lane[1] then return {'unknown'} end", "", "check_of_an_unknown_lane_makes_none"),
+    Guard(
+        "check",
+        "if lane[2] == ARGV[1] then return {'asked'} end",
+        "",
+        "check_wakes_the_owner_and_a_repeat_asks_nothing_more",
+    ),
+    Guard("check", "redis.call('HDEL', KEYS[1], 'check')", "", _full("a_monitor_be_heard")),
+    Guard("fill", FENCE, "", "stale_owner_cannot_fill"),
+    Guard(
+        "fill",
+        "if lane[2] ~= found then return {'rolled_back', lane[2], found} end",
+        "",
+        "fill_on_another_history_writes_nothing",
+    ),
+    Guard(
+        "fill",
+        "if lane[3] == 'quarantined' then return {'refused', 'lane', 'the lane is quarantined'} end",
+        "",
+        "quarantined_lane_fills_nothing_new",
+    ),
+    Guard("fill", "== 0 then", "< 2 then", "quarantined_lane_fills_nothing_new"),
+    Guard("fill", "not lane[1] or ", "", "fill_never_reaches_the_cursor"),
+    Guard("fill", "not below(ARGV[at + 1], lane[1])", "false", "fill_never_reaches_the_cursor"),
+    Guard("fill", "if #a ~= #b then return #a < #b end", "", "fill_never_reaches_the_cursor"),
+    Guard("fill", "redis.call('HDEL', KEYS[2], '')", "", _full("a_gap_be_filled")),
+    Guard("fill", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
+]
+
+GUARDS = [*HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *WATCHERS]

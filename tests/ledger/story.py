@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.ledger.promises.finals import SOON
+from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from txmanager.core.ledger import Claim, Claimed, Entry, Ledger, Member, Settlement, Taken, WriteAhead
 from txmanager.core.models import Fence, Intent, LaneSpec, Outcome, Purpose, failure
@@ -126,6 +127,15 @@ class Story:
         assert view is not None
         assert await self.ledger.vouch(self.fence, view.replication_id, view.replication_id)
 
+    async def s29_fill(self) -> None:
+        old, new = noop(BASE - 2), noop(BASE - 1)
+        assert old.nonce in {a.nonce for a in await self.ledger.fill(self.fence, [old])}
+        assert await self.ledger.fill(self.fence, [new], [old.name]) == [new]
+
+    async def s30_check(self) -> None:
+        assert await self.ledger.check(LANE, "monitor:1", "gap")
+        assert [r.id.key for r in await self.ledger.pending(LANE)] == ["k1"]
+
     async def s22_heartbeat(self) -> None:
         await self.ledger.heartbeat(Member("w1", frozenset({LANE})), LONG_MS)
 
@@ -155,7 +165,7 @@ class Story:
         views = {view.id: view for view in await ledger.lanes()}
         lane = views[LANE]
         assert (lane.cursor, lane.landed, lane.epoch, lane.owner) == (BASE + 4, BASE, 1, "")
-        assert (lane.depth, lane.unfinished, lane.unretired, lane.asks) == (2, 1, 0, 3)
+        assert (lane.depth, lane.unfinished, lane.unretired, lane.asks) == (2, 1, 0, 4)
         assert (lane.state, lane.reason, views[OTHER].depth) == (LaneState.PAUSED, "funds", 0)
         events = [(e.intent.key, e.status.value) for e in await ledger.events(LANE)]
         assert events == [

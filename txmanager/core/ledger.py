@@ -23,6 +23,7 @@ from txmanager.core.models import (
     Outcome,
     Record,
 )
+from txmanager.core.reservations import Reservations, Use
 from txmanager.core.states import LaneState
 
 SCHEMA = 1
@@ -66,18 +67,25 @@ class Entry:
     intent: Intent
     life: str
     born: int
+    use: Use | None = None
+    """On a keyless lane: the reservation that these bytes use up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
     """`appended` new · `exists` a replay · `retired` final: read the home · `stale`/`ahead` claim again ·
-    `closed` move the claim · `full` come back later · `other_life` claim again."""
+    `closed` move the claim · `full` come back later · `other_life` claim again · `unreserved` the number is not the
+    token's (or the lane is of the other sort) · `used` the chain used the number already."""
 
-    word: Literal["appended", "exists", "retired", "stale", "ahead", "closed", "full", "other_life"]
+    word: Literal[
+        "appended", "exists", "retired", "stale", "ahead", "closed", "full", "other_life", "unreserved", "used"
+    ]
     stream_id: str = ""
     status: str = ""
     depth: int = 0
     at: int = 0
+    cursor: int | None = None
+    """With `unreserved` and `used`: the lane's next number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +175,7 @@ class Member:
     lanes: frozenset[str]
 
 
-class Ledger(Protocol):
+class Ledger(Reservations, Protocol):
     """What every backend does. Fenced operations raise `Fenced`; a server that is away raises `Unavailable`."""
 
     @property
@@ -231,6 +239,21 @@ class Ledger(Protocol):
 
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         """Clear the operator's directive on a record once it was carried out."""
+        ...
+
+    async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
+        """Write no-ops ahead for nonces below the cursor that belong to no intent, and forget those that are over (by
+        attempt name); answers what stands, by nonce. It never moves the cursor."""
+        ...
+
+    # -- watchers: no fence, nothing of an intent is ever changed
+
+    async def pending(self, lane: str) -> list[Record]:
+        """Records that have attempts and no end, by nonce, as anybody may read them."""
+        ...
+
+    async def check(self, lane: str, name: str, what: str = "") -> bool:
+        """Ask the lane's owner to compare with the chain; once for each `name`. False when there is no such lane."""
         ...
 
     # -- final records: home, then lane

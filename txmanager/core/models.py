@@ -130,6 +130,9 @@ class Purpose(StrEnum):
     REPLACE = "replace"
     """EVM: same nonce, better fee; any of the nonce's hashes may land."""
 
+    GIVEN = "given"
+    """EVM: bytes that the caller signed, at a number it had reserved; the only purpose on a keyless lane."""
+
     NOOP = "noop"
     """Bytes that do nothing but use up a nonce, kept on the record of the intent they kill."""
 
@@ -257,6 +260,8 @@ class LaneSpec:
     weight: int = 1
     queue_limit: int = 1_000_000
     info: Mapping[str, Json] = field(default_factory=dict)
+    keyless: bool = False
+    """The caller holds the key: numbers go out by reservation, signed bytes come in, nothing is signed here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +296,16 @@ class Lane:
     found_replication_id: str = ""
     asks: int = 0
     """Counts operator requests; a change tells the owner to read its unfinished records again."""
+    check: str = ""
+    """The monitor's newest request to the owner: its name, then what was seen."""
 
     @property
     def id(self) -> str:
         return self.spec.id
+
+    @property
+    def keyless(self) -> bool:
+        return self.spec.keyless
 
     @property
     def moved(self) -> bool:

@@ -1,6 +1,6 @@
 """What every backend promises, as functions over a `Stage`."""
 
-from tests.ledger.promises import attempts, ending, finals, lanes, owners, producers
+from tests.ledger.promises import attempts, ending, finals, lanes, owners, producers, watchers
 from tests.ledger.promises.registry import PROMISES, Promise
 
-__all__ = ["PROMISES", "Promise", "attempts", "ending", "finals", "lanes", "owners", "producers"]
+__all__ = ["PROMISES", "Promise", "attempts", "ending", "finals", "lanes", "owners", "producers", "watchers"]

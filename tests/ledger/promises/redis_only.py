@@ -11,6 +11,7 @@ import pytest
 
 from tests.ledger.promises.attempts import other, resign, taken
 from tests.ledger.promises.registry import Promise
+from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from txmanager.core.errors import MemoryFull
 from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
@@ -63,6 +64,7 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
     lane = await stage.lane()
     fence = await stage.own(lane)
     [one, two] = await stage.inflight(fence, 2)
+    await ledger.fill(fence, [noop(BASE - 1)])
     await all_write()
     await ledger.cancel(one.id)
     failed = Outcome(Status.FAILED, error=failure("x", "y", new_key_helps=True))
@@ -79,6 +81,7 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
         "claim",
         "append",
         "baseline",
+        "fill",
         "set_lane",
         "register",
         "retire_home",
@@ -221,6 +224,26 @@ async def an_operator_be_heard(stage: Stage) -> Callable[[], Awaitable[object]]:
     async def act() -> None:
         assert (await stage.ledger.resolve(write.id, {"verb": "track"})).directive
         assert await stage.ledger.answer(fence, write.id, write.life)
+
+    return act
+
+
+@under_full_memory
+async def a_monitor_be_heard(stage: Stage) -> Callable[[], Awaitable[object]]:
+    lane = await stage.lane()
+
+    async def act() -> None:
+        assert await stage.ledger.check(lane, "m:1", "stuck")
+
+    return act
+
+
+@under_full_memory
+async def a_gap_be_filled(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+
+    async def act() -> None:
+        assert await stage.ledger.fill(fence, [noop(BASE - 1)])
 
     return act
 

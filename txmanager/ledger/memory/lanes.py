@@ -21,6 +21,7 @@ from txmanager.core.ledger import (
     WriteAhead,
 )
 from txmanager.core.models import (
+    Attempt,
     Event,
     Fence,
     Intent,
@@ -67,6 +68,9 @@ class LaneStore:
     signed_upto: str = "0-0"
     last_id: str = "0-0"
     asks: int = 0
+    check: str = ""
+    fills: dict[str, Attempt] = field(default_factory=dict)
+    """No-ops at nonces of nobody, by attempt name."""
     schema: int = SCHEMA
     queue: dict[str, IntentId] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
@@ -99,6 +103,7 @@ class LaneStore:
             replication_id=self.replication_id,
             found_replication_id=found,
             asks=self.asks,
+            check=self.check,
         )
 
     def tombstone(self, id: IntentId, now: int) -> Tombstone | None:
@@ -221,8 +226,30 @@ class LaneStore:
             taken.append(Taken(record.intent, record.life, stream_id, record.created_at))
         return taken
 
+    def fill(self, fence: Fence, attempts: Sequence[Attempt], done: Sequence[str], found: str) -> list[Attempt]:
+        self.check_fence(fence)
+        new = [attempt for attempt in attempts if attempt.name not in self.fills]
+        if new and self.replication_id != found:
+            raise RolledBack(self.spec.id, self.replication_id, found)
+        if new and self.state is LaneState.QUARANTINED:
+            raise Refused(self.spec.id, "the lane is quarantined")
+        for attempt in new:
+            if self.cursor is None or attempt.nonce >= self.cursor:
+                raise Refused(attempt.name, "is not below the cursor")
+        for name in done:
+            self.fills.pop(name, None)
+        self.fills |= {attempt.name: attempt for attempt in new}
+        return sorted(self.fills.values(), key=lambda a: (a.nonce, a.signed_at, a.hash))
+
+    def ask(self, check: str) -> None:
+        self.asks += self.check != check
+        self.check = check
+
     def unfinished(self, fence: Fence) -> list[Record]:
         self.check_fence(fence)
+        return self.in_flight()
+
+    def in_flight(self) -> list[Record]:
         found = [r for r in self.records.values() if r.attempts and not r.status.final]
         return sorted(found, key=lambda r: min(a.nonce for a in r.attempts))
 

@@ -27,7 +27,7 @@ from txmanager.core.ledger import (
     Taken,
     WriteAhead,
 )
-from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
+from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.inputs import check_final, check_retirable, check_token
 from txmanager.ledger.memory.homes import Homes
@@ -234,6 +234,25 @@ class MemoryLedger:
 
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         return await self._step("answer", lambda _: self._fenced(fence).answer(fence, id, life))
+
+    async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
+        return await self._step("fill", lambda _: self._fenced(fence).fill(fence, attempts, done, self.replication_id))
+
+    # -- watchers
+
+    async def pending(self, lane: str) -> list[Record]:
+        return await self._step("pending", lambda _: self.stores[lane].in_flight() if lane in self.stores else [])
+
+    async def check(self, lane: str, name: str, what: str = "") -> bool:
+        def step(_: int) -> bool:
+            store = self.stores.get(lane)
+            if store is None:
+                return False
+            store.ask(f"{name} {what}".strip())
+            self._wake(lane)
+            return True
+
+        return await self._step("check", step)
 
     # -- final records
 

@@ -241,6 +241,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         replication_id=text(fields[b"replid"]),
         found_replication_id=text(snapshot[5]),
         asks=int(fields[b"asks"]),
+        check=text(fields.get(b"check")),
     )
 
 

@@ -34,6 +34,9 @@ class Keys:
     def unfinished(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:unfinished"
 
+    def fills(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:fills"
+
     def finals(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:finals"
 

@@ -10,7 +10,8 @@ from txmanager.ledger.redis.finals import Finals
 from txmanager.ledger.redis.owners import Owners
 from txmanager.ledger.redis.producers import Producers
 from txmanager.ledger.redis.registry import Registry
+from txmanager.ledger.redis.watchers import Watchers
 
 
-class RedisLedger(Producers, Owners, Finals, Registry):
-    """Who accepts, who owns, what stays, what is published: one backend, four nouns."""
+class RedisLedger(Producers, Owners, Watchers, Finals, Registry):
+    """Who accepts, who owns, who watches, what stays, what is published: one backend, five nouns."""
