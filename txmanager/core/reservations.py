@@ -1,0 +1,155 @@
+"""Numbers of addresses whose key the caller holds: handed out one by one, each to one owner, none twice.
+
+A keyless lane has a counter (its cursor), a list of numbers to hand out again, and reservations known by a random
+token that the caller chose: a repeated call with the same token gets the same answer. A reservation that may have been
+sent is never handed out again; one that was not is, after its owner gave it back or its time was over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from txmanager.core.models import IntentId
+
+FORGET_AFTER_MS = 3_600_000
+"""How long a token that is over is remembered, so that a late duplicate is told from a new one."""
+WAIT_ALIVE_MS = 10_000
+"""Whoever waits for a turn asks again within this time, or loses the place in the line."""
+NONCE_LIMIT = 2**63 - 1
+"""What a server counts exactly; no account will ever get there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A reservation that an entry uses up: bound to the hash in the same step that accepts the bytes."""
+
+    token: str
+    nonce: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """`reserved` (a repeat included) · `sent` by this token before · `over` expired or given back: take a new token ·
+    `cold` ask again with the chain's count · `refused` the lane hands out nothing (see `state`)."""
+
+    word: Literal["reserved", "sent", "over", "cold", "refused"]
+    nonce: int | None = None
+    until: int = 0
+    """When it expires unless it is used, by the server's clock; 0 once it was sent."""
+    skipped: int = 0
+    """How many numbers somebody else used on chain since the last reservation: the key is used elsewhere, too."""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`granted` with its number and fence · `waiting` behind `ahead` others · the rest as for `Reserved`."""
+
+    word: Literal["granted", "waiting", "sent", "over", "cold", "refused"]
+    nonce: int | None = None
+    fence: int = 0
+    """Grows with each grant."""
+    until: int = 0
+    ahead: int = 0
+    skipped: int = 0
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recycled:
+    """`recycled` · `sent` the bytes may land: nothing changed · `over` not this token's any more: nothing changed."""
+
+    word: Literal["recycled", "sent", "over"]
+    nonce: int | None = None
+    gap: bool = False
+    """Higher numbers are out: nothing of them lands before this one is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One transaction at a reserved number."""
+
+    hash: str
+    id: IntentId
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    token: str
+    nonce: int
+    state: Literal["reserved", "sent"]
+    at: int
+    until: int
+    sent: tuple[Sent, ...] = ()
+    """Oldest first; any of them may land."""
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Everything that is known of a keyless lane's numbers, read in one step."""
+
+    next_nonce: int | None = None
+    """What the next reservation gets when nothing is to be handed out again; None before the first one."""
+    chain_nonce: int = 0
+    """The highest count the chain was seen at: numbers below are used."""
+    reserved: tuple[Reservation, ...] = ()
+    """Live ones by number: handed out and not known to be used on chain."""
+    reuse: tuple[int, ...] = ()
+    """To be handed out again, lowest first."""
+    holder: str = ""
+    """The token whose turn it is."""
+    waiting: int = 0
+    checked_at: int = 0
+    """When the lane was last compared with the chain."""
+    at: int = 0
+    """The server's clock at this read."""
+
+    @property
+    def gaps(self) -> list[int]:
+        """Numbers below the next one that nothing was sent for: what lies above them waits."""
+        if self.next_nonce is None:
+            return []
+        top = max((r.nonce for r in self.reserved if r.state == "sent"), default=-1)
+        return [nonce for nonce in self.reuse if nonce < top]
+
+
+class Reservations(Protocol):
+    """What every backend does for keyless lanes. A lane that is not keyless raises `NotAllowed`, none `NotFound`."""
+
+    async def reserve(
+        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+    ) -> Reserved:
+        """Hand out the lowest number to be reused, else the next one. `chain_nonce` is the chain's count: it raises
+        the counter and never lowers it. `seed` starts a counter that was never used (never below `chain_nonce`)."""
+        ...
+
+    async def recycle(self, lane: str, token: str) -> Recycled:
+        """Give a number back that was not sent. Whoever was refused holds nothing any more."""
+        ...
+
+    async def turn(
+        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+    ) -> Turn:
+        """Stand in line, or ask again from the same place; the first in line gets the turn with a reserved number."""
+        ...
+
+    async def unlock(self, lane: str, token: str) -> Recycled:
+        """End a turn (or leave the line); a number that was not sent goes back. `sent` ends the turn as well."""
+        ...
+
+    async def expire(self, lane: str) -> int:
+        """Take back what expired unused; answers how many numbers went to the reuse list. `reserve` does it, too."""
+        ...
+
+    async def book(self, lane: str) -> Book: ...
+
+    async def checked(self, lane: str) -> None:
+        """Note that the lane was compared with the chain now."""
+        ...
+
+
+def live(reservations: Sequence[Reservation]) -> tuple[Reservation, ...]:
+    return tuple(sorted(reservations, key=lambda r: (r.nonce, r.at, r.token)))
