@@ -100,6 +100,8 @@ class HttpNode:
         if not self._pipelines:
             return await ask_apart(self.call, calls, group, timeout)
         depth = self.endpoint.pipeline
+        if len(calls) <= depth:
+            return await self._pipelined(calls, group, timeout)
         parts = [calls[start : start + depth] for start in range(0, len(calls), depth)]
         told = await asyncio.gather(*(self._pipelined(part, group, timeout) for part in parts))
         return [answer for part in told for answer in part]
@@ -133,11 +135,12 @@ class HttpNode:
     ) -> None:
         while True:
             connection = self._take_idle() or await self._connect()
-            used = connection.answered > 0
+            before = connection.answered
+            used = before > 0
             try:
                 for number, future in zip(numbers, connection.request_many(requests), strict=True):
-                    response = await future
-                    self.breaker.succeeded()
+                    # most answers of a pipeline arrive together
+                    response = future.result() if future.done() else await future
                     try:
                         answers.append(self._read(response, number))
                     except RpcFailure as failure:
@@ -147,6 +150,7 @@ class HttpNode:
                     continue
                 raise
             finally:
+                self._hear(connection, before)
                 self._give_back(connection)
             return
 
@@ -206,7 +210,7 @@ class HttpNode:
             connection = self._lanes[lane] = await self._connect()
         depth = self.endpoint.pipeline if self._pipelines else 1
         waiting: deque[tuple[int, asyncio.Future[Response]]] = deque()
-        position = len(answers)
+        position, before = len(answers), connection.answered
         try:
             while len(answers) < len(calls):
                 if position < len(calls) and len(waiting) <= depth // 2:
@@ -221,12 +225,12 @@ class HttpNode:
                 else:
                     async with asyncio.timeout(timeout):
                         response = await future
-                self.breaker.succeeded()
                 answers.append(self._read(response, number))
         except TimeoutError:
             what = calls[len(answers)][0]
             raise TimedOut(f"{self.name}: no answer to {what} within {timeout:g} s") from None
         finally:
+            self._hear(connection, before)
             # Whatever is still on the wire follows something that was not taken: end it here.
             if waiting or connection.outstanding:
                 connection.abort("given up")
@@ -244,6 +248,11 @@ class HttpNode:
             finally:
                 self._give_back(connection)
             return response
+
+    def _hear(self, connection: Connection, before: int) -> None:
+        """A node that answered anything, be it an error, is there."""
+        if connection.answered > before:
+            self.breaker.succeeded()
 
     def _give_back(self, connection: Connection) -> None:
         if connection.outstanding:

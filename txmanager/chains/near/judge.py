@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,12 @@ _MAX_LOGS = 100
 _MAX_LOG_CHARS = 16_384
 _MAX_VALUE = 65_536
 _MAX_ERRORS = 20
+_RESULTS = ("SuccessValue", "SuccessReceiptId", "Failure")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
-    """One executed receipt (or the transaction itself)."""
+    """One executed receipt (or the transaction itself). Not frozen: that would double what making one costs."""
 
     id: str
     executor: str
@@ -41,11 +42,6 @@ class Step:
     gas_burnt: int
     tokens_burnt: int
     refund: bool
-    predecessor: str | None
-
-    @property
-    def error(self) -> Any:
-        return self.told if self.failed else None
 
     @property
     def failed(self) -> bool:
@@ -55,20 +51,26 @@ class Step:
 def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, nonce: int) -> Outcome:
     """`status` is the result of `EXPERIMENTAL_tx_status`; a malformed one is a `BadAnswer`, never an outcome."""
     steps = _steps(status)
-    transaction, counted = steps[0], [step for step in steps if not step.refund]
-    by_id = {step.id: step for step in steps}
-    effect = _effect(kind, status, transaction, by_id)
+    effect = _effect(kind, steps)
     value = _value(effect)
-    burnt = sum([step.tokens_burnt for step in counted])
-    failed = [step for step in counted if step.verdict == "Failure"]
-    errors = [{"receipt_id": step.id, "executor_id": step.executor, "error": step.told} for step in failed]
-    logs, cut = _logs(counted)
+    burnt = gas = 0
+    errors: list[dict[str, Json]] = []
+    logs: list[str] = []
+    for step in steps:
+        if step.refund:
+            continue
+        burnt += step.tokens_burnt
+        gas += step.gas_burnt
+        logs += step.logs
+        if step.verdict == "Failure":
+            errors.append({"receipt_id": step.id, "executor_id": step.executor, "error": step.told})
+    kept, cut = _cut(logs) if logs else (logs, False)
     result: dict[str, Json] = {
-        "block_hash": _text(_dict(status.get("transaction_outcome")), "block_hash"),
+        "block_hash": _text(status["transaction_outcome"], "block_hash"),
         "value": _json(value),
         "value_base64": base64.b64encode(value[:_MAX_VALUE]).decode() if value is not None else None,
-        "logs": logs,
-        "gas_burnt": str(sum([step.gas_burnt for step in counted])),
+        "logs": kept,
+        "gas_burnt": str(gas),
         "tokens_burnt": str(burnt),
         "receipt_errors": errors[:_MAX_ERRORS],
     }
@@ -87,11 +89,11 @@ def _failure(
 ) -> tuple[str, str, bool, Any] | None:
     """(code, message, whether a new key can help, the chain's own words), or None for a success."""
     if effect.failed:
-        code, helps = _name(effect.error)
+        code, helps = _name(effect.told)
         if kind == "near.delegate":
             # The user's nonce is used up, whatever failed behind it: only a newly signed delegate can run.
-            return code, f"the delegate action failed on chain: {code}; sign a new delegate", False, effect.error
-        return code, f"the transaction failed on chain: {code}", helps, effect.error
+            return code, f"the delegate action failed on chain: {code}; sign a new delegate", False, effect.told
+        return code, f"the transaction failed on chain: {code}", helps, effect.told
     if kind == "near.create_account" and payload.get("root_contract") and value == b"false":
         cause = errors[0]["error"] if errors else None
         code, helps = _name(cause) if cause is not None else ("account_not_created", True)
@@ -114,8 +116,9 @@ def _name(error: Any) -> tuple[str, bool]:
     return code, code != "account_already_exists"
 
 
-def _effect(kind: str, status: Mapping[str, Any], transaction: Step, by_id: Mapping[str, Step]) -> Step:
+def _effect(kind: str, steps: list[Step]) -> Step:
     """The step whose status is the intent's own: the end of the chain of receipts that stand for one another."""
+    transaction, by_id = steps[0], {step.id: step for step in steps}
     last = _follow(transaction, by_id)
     if last.failed or kind != "near.delegate":
         return last
@@ -138,48 +141,45 @@ def _follow(step: Step, by_id: Mapping[str, Step]) -> Step:
 
 
 def _steps(status: Any) -> list[Step]:
-    status = _dict(status)
-    outcomes = status.get("receipts_outcome")
+    try:
+        first, outcomes, receipts = status["transaction_outcome"], status["receipts_outcome"], status.get("receipts")
+    except (KeyError, TypeError, AttributeError):
+        raise BadAnswer("a transaction's status lacks its outcomes") from None
     if not isinstance(outcomes, list):
-        raise BadAnswer("a transaction's status has no receipts_outcome")
-    predecessors = dict(_predecessors(status.get("receipts")))
-    first = _step(status.get("transaction_outcome"), {})
-    return [first, *(_step(outcome, predecessors) for outcome in outcomes)]
+        raise BadAnswer("a transaction's status has no list of receipts_outcome")
+    refunds = _refunds(receipts) if receipts else ()
+    return [_step(first, ()), *[_step(outcome, refunds) for outcome in outcomes]]
 
 
-def _predecessors(receipts: Any) -> Iterator[tuple[str, str]]:
-    for receipt in receipts if isinstance(receipts, list) else ():
-        if isinstance(receipt, Mapping):
-            yield str(receipt.get("receipt_id")), str(receipt.get("predecessor_id"))
+def _refunds(receipts: Any) -> Container[str]:
+    found = [r for r in receipts if isinstance(r, dict)] if isinstance(receipts, list) else []
+    return {str(r.get("receipt_id")) for r in found if r.get("predecessor_id") == "system"}
 
 
-def _step(value: Any, predecessors: Mapping[str, str]) -> Step:
-    told = _dict(value)
-    outcome = _dict(told.get("outcome"))
-    receipt_id = _text(told, "id")
-    predecessor = predecessors.get(receipt_id)
-    ids, logs = outcome.get("receipt_ids"), outcome.get("logs")
-    verdict, body = variant(outcome.get("status"))
-    if verdict not in ("SuccessValue", "SuccessReceiptId", "Failure"):
-        raise BadAnswer(f"receipt {receipt_id[:64]} of a final transaction has no result")
+def _step(value: Any, refunds: Container[str]) -> Step:
+    """Every intent has two or three: what is not in nearcore's shape shows as an exception of the straight way."""
+    try:
+        name, outcome = value["id"], value["outcome"]
+        executor, ids, logs = outcome["executor_id"], outcome.get("receipt_ids"), outcome.get("logs")
+        [(verdict, body)] = outcome["status"].items()
+        gas, tokens = outcome["gas_burnt"], outcome["tokens_burnt"]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise BadAnswer("an outcome of a final transaction is not in nearcore's shape") from None
+    if type(name) is not str or type(executor) is not str:
+        raise BadAnswer("an outcome of a final transaction lacks its id or executor")
+    if verdict not in _RESULTS:
+        raise BadAnswer(f"receipt {name[:64]} of a final transaction has no result")
     return Step(
-        id=receipt_id,
-        executor=_text(outcome, "executor_id"),
-        verdict=verdict,
-        told=body,
-        receipt_ids=tuple(map(str, ids)) if isinstance(ids, list) else (),
-        logs=tuple(map(str, logs)) if isinstance(logs, list) else (),
-        gas_burnt=_number(outcome.get("gas_burnt")),
-        tokens_burnt=_number(outcome.get("tokens_burnt")),
-        refund=predecessor == "system",
-        predecessor=predecessor,
+        name,
+        executor,
+        verdict,
+        body,
+        tuple(map(str, ids)) if isinstance(ids, list) else (),
+        tuple(map(str, logs)) if logs and isinstance(logs, list) else (),
+        gas if type(gas) is int and gas >= 0 else _number(gas),
+        _number(tokens),
+        name in refunds,
     )
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadAnswer("a transaction's status is not in nearcore's shape")
-    return value
 
 
 def _text(value: Mapping[str, Any], key: str) -> str:
@@ -190,10 +190,10 @@ def _text(value: Mapping[str, Any], key: str) -> str:
 
 
 def _number(value: Any) -> int:
-    if type(value) is int and value >= 0:
-        return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 39:
         return int(value)
+    if type(value) is int and value >= 0:
+        return value
     raise BadAnswer(f"{str(value)[:40]!r} is not an amount of gas or tokens")
 
 
@@ -215,13 +215,12 @@ def _json(value: bytes | None) -> Json:
         return None
 
 
-def _logs(steps: list[Step]) -> tuple[list[str], bool]:
+def _cut(logs: list[str]) -> tuple[list[str], bool]:
     kept: list[str] = []
     room = _MAX_LOG_CHARS
-    for step in steps:
-        for log in step.logs:
-            if len(kept) == _MAX_LOGS or room <= 0:
-                return kept, True
-            kept.append(log[:room])
-            room -= len(log)
+    for log in logs:
+        if len(kept) == _MAX_LOGS or room <= 0:
+            return kept, True
+        kept.append(log[:room])
+        room -= len(log)
     return kept, room < 0

@@ -14,9 +14,10 @@ from typing import Any, Literal
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.names import LaneId
 from txmanager.chains.near.policy import SETTLED, STATUSES, KeyView
-from txmanager.chains.near.views import OPTIMISTIC, mapping, view_lane
+from txmanager.chains.near.views import OPTIMISTIC, view_lane
 from txmanager.core.chain import UNSEEN, Sighting
 from txmanager.core.models import Attempt, Intent, Purpose
+from txmanager.rpc.batch import Call
 from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure, TimedOut
 from txmanager.rpc.protocol import JsonRpc
 
@@ -68,22 +69,21 @@ class Tracker:
     async def _tell(self, group: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Any]:
         """A node may think for long about a hash it does not know, so those that were asked for and not seen go apart:
         in one pipeline they would hold up all that follow."""
-        account = lane.account_id
-        calls = [
-            (_STATUS, {"tx_hash": attempt.hash, "sender_account_id": account, "wait_until": "NONE"})
-            for attempt in attempts
-        ]
-        apart = [[n] for n, attempt in enumerate(attempts) if self._missed(attempt)]
-        together = [n for n, attempt in enumerate(attempts) if not self._missed(attempt)]
-        answers: list[Any] = [None] * len(attempts)
-
-        async def ask(some: list[int]) -> None:
-            told = await self._rpc.call_each([calls[n] for n in some], group=group, timeout=self._patience_s)
-            for n, answer in zip(some, told, strict=True):
+        calls = [(_STATUS, _question(lane.account_id, attempt.hash)) for attempt in attempts]
+        missed = [n for n, attempt in enumerate(attempts) if self._missed(attempt)]
+        if not missed:
+            return await self._ask(calls, group)
+        alone = set(missed)
+        parts = [[n for n in range(len(calls)) if n not in alone], *([n] for n in missed)]
+        answers: list[Any] = [None] * len(calls)
+        told = await asyncio.gather(*(self._ask([calls[n] for n in part], group) for part in parts))
+        for part, some in zip(parts, told, strict=True):
+            for n, answer in zip(part, some, strict=True):
                 answers[n] = answer
-
-        await asyncio.gather(*map(ask, [together, *apart] if together else apart))
         return answers
+
+    async def _ask(self, calls: Sequence[Call], group: str) -> list[Any]:
+        return await self._rpc.call_each(calls, group=group, timeout=self._patience_s) if calls else []
 
     def _missed(self, attempt: Attempt) -> bool:
         before = self._seen.get(attempt.hash)
@@ -96,7 +96,7 @@ class Tracker:
             return self._remember(attempt.hash, UNSEEN, height)
         if isinstance(told, RpcFailure):
             raise told
-        status = mapping(told, "a transaction's status").get("final_execution_status")
+        status = told.get("final_execution_status") if isinstance(told, dict) else None
         if not isinstance(status, str) or status not in STATUSES:
             raise BadAnswer("a transaction's final_execution_status is not known here")
         if status in self._settled:
@@ -115,3 +115,7 @@ class Tracker:
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return sighting
+
+
+def _question(account: str, name: str) -> dict[str, str]:
+    return {"tx_hash": name, "sender_account_id": account, "wait_until": "NONE"}
