@@ -56,6 +56,8 @@ class Verdict(StrEnum):
     """Never acceptable: kill the nonce with a recorded no-op, then fail the intent."""
     BUSY = "busy"
     """Congestion, a full pool, a per-sender limit: same bytes again after a pause."""
+    ONE_AT_A_TIME = "one_at_a_time"
+    """EVM: this account may have one in the pool (EIP-7702): same bytes again, and a window of 1 from now on."""
     RATE_LIMITED = "rate_limited"
     """Same bytes again after a pause."""
     UNAVAILABLE = "unavailable"

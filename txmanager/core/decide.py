@@ -27,6 +27,10 @@ class Policy:
     """An attempt not included by then is sent again with validation, to learn why."""
     replace_after_ms: int = 36_000
     """EVM: the lowest nonce that is not included by then is offered more."""
+    cancel_after_ms: int | None = None
+    """EVM: the lowest nonce that is not included by then is ended by a no-op. None: nobody asked for that."""
+    fill_after_ms: int = 20_000
+    """EVM: a nonce below the cursor that belongs to nobody for so long is used up by a no-op."""
     hold_after_ms: int = 24 * 3600 * 1000
     """An attempt neither landed nor proven dead by then needs an operator."""
     max_resigns: int = 3
@@ -55,6 +59,8 @@ class Observation:
     """Whether the lane's key can sign a no-op at all."""
     lowest: bool = False
     """EVM: no lower nonce of the lane is open, so it is the price of this one that all others wait for."""
+    lowest_since: int = 0
+    """EVM: when it became the lowest; before that it was not its price that kept it waiting."""
     priced_out: bool = False
     """EVM: a better price was asked for and would have passed the cap; the next try comes later."""
 
@@ -140,6 +146,8 @@ Step = Wait | Settle | Prove | Probe | Resign | Kill | Replace | Hold | Pause | 
 _INNOCENT = ("overtaken", "expired")
 """Causes of death that are nobody's fault and do not use up the re-sign limit."""
 _TOO_CHEAP = (Verdict.UNDERPRICED, Verdict.REPLACEMENT_UNDERPRICED, Verdict.INVALID_FEE)
+OVERDUE = "not included within"
+"""How the no-op of an intent that was cancelled for being late remembers why."""
 REPRICE_EVERY_MS = 1_000
 """A node that calls one price after the other too low is not chased faster than this."""
 
@@ -171,6 +179,9 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
     if record.cancel_requested:
         return Settle(Outcome(Status.CANCELLED), "cancelled, and proven dead", deaths)
     if (why := _doomed(record, seen)) is not None:
+        if why.startswith(OVERDUE):
+            error = failure("not_included", f"{why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
+            return Settle(Outcome(Status.CANCELLED, error=error), "cancelled for being late, and proven dead", deaths)
         error = failure("rejected", why, new_key_helps=True)
         return Settle(Outcome(Status.FAILED, error=error), "rejected, and proven dead", deaths)
     asked = record.status is Status.HELD and _verb(record) == "resign"
@@ -208,6 +219,8 @@ def _decide_alive(
             return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
         if not seen.priced_out if traits.replaces else (seen.clear and seen.idle):
             return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
+    if not (asked or noops or seen.priced_out) and (why := _overdue(record, alive, seen, policy, now)):
+        return Kill(why, "a no-op frees the lane from it")
     if traits.replaces and (reason := _too_cheap(record, noops or alive, seen, policy, now)):
         return Replace(max(noops or alive, key=lambda a: a.signed_at), reason)
     # Also what waits for the next intent to kill it: that one may never come, and the bytes may have expired.
@@ -219,6 +232,15 @@ def _decide_alive(
     return Wait("sent, not seen yet")
 
 
+def _overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+    """Why the lowest nonce is given up, where the policy says so. Waiting for a lower one does not count."""
+    limit = policy.cancel_after_ms
+    if limit is None or not seen.lowest or record.status is Status.HELD:
+        return None
+    since = max(seen.lowest_since, min(a.signed_at for a in alive))
+    return f"{OVERDUE} {limit // 1000} s" if now - since >= limit else None
+
+
 def _too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
     """Why the nonce needs a better price now, if it does. Only the lowest nonce is bumped for being slow."""
     if record.status is Status.HELD or seen.priced_out:
@@ -228,7 +250,8 @@ def _too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy:
     if verdict in _TOO_CHEAP:
         return f"the node says {verdict}" if age >= REPRICE_EVERY_MS else None
     sent = verdict is None or verdict.sent
-    return "not included at its price" if seen.lowest and sent and age >= policy.replace_after_ms else None
+    late = min(age, now - seen.lowest_since) >= policy.replace_after_ms
+    return "not included at its price" if seen.lowest and sent and late else None
 
 
 def _probed(rivals: list[Attempt], verdict: Verdict | None, traits: Traits) -> Attempt:

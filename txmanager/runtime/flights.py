@@ -16,6 +16,8 @@ from txmanager.core.states import Status
 
 Order = Resign | Kill | Replace
 _ON_CHAIN = ("included", "final")
+SINGLE_FOR_MS = 3_600_000
+"""After so long a wider window is tried again."""
 
 
 @dataclass(slots=True)
@@ -108,6 +110,10 @@ class Flights:
         self._policy = policy
         self._gaps_block = gaps_block
         self._by_id: dict[IntentId, Flight] = {}
+        self.single = 0
+        """Since when the chain takes one of the account at a time (a window of 1, whatever the policy says), or 0."""
+        self._lowest = (-1, 0)
+        """The lowest open nonce, and since when; 0 when it was so before this owner."""
         self._highest = -1
         """The highest nonce that was seen on chain, also of flights that have ended since."""
 
@@ -135,7 +141,8 @@ class Flights:
         busy = sum(1 for f in self if not f.held and (strict or not (f.reached or f.landed)))
         if (strict or self._gaps_block) and any(f.held for f in self):
             return 0
-        return max(0, min(self._policy.window - busy, self._policy.max_inflight - len(self)))
+        window = 1 if self.single else self._policy.window
+        return max(0, min(window - busy, self._policy.max_inflight - len(self)))
 
     def highest_on_chain(self) -> int:
         nonces = [a.nonce for f in self for a in f.record.attempts if f.on_chain(a)]
@@ -163,14 +170,23 @@ class Flights:
         """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""
         return all(f is flight or f.held or not f.open for f in self)
 
-    def observe_all(self, *, queue_empty: bool, now: int = 0) -> list[tuple[Flight, Observation]]:
-        """Every flight with what was seen of it and of the lane; one pass, however many there are."""
+    def observe_all(
+        self, *, queue_empty: bool, now: int = 0, floor: int | None = None
+    ) -> list[tuple[Flight, Observation]]:
+        """Every flight with what was seen of it and of the lane; one pass, however many there are. `floor` is a nonce
+        of nobody that all above it wait for."""
         # Nothing new is about to be sent: nothing is queued, or it waits for a re-sign or for room in the window.
         highest, quiet = self.highest_on_chain(), queue_empty or self.waiting or self.room() == 0
         nonces = {id(f): [a.nonce for a in f.open] for f in self}
         open_ones = {name for name, some in nonces.items() if some}
         in_the_way = {id(f) for f in self if not f.held and id(f) in open_ones}
         lowest = min((min(some) for some in nonces.values() if some), default=-1)
+        if floor is not None and floor < lowest:
+            lowest = floor
+        if lowest != self._lowest[0]:
+            self._lowest = (lowest, now if self._lowest[0] >= 0 else 0)
+        if self.single and now - self.single > SINGLE_FOR_MS:
+            self.single = 0
         return [
             (
                 flight,
@@ -185,6 +201,7 @@ class Flights:
                     unproven=flight.unproven,
                     killable=flight.killable,
                     lowest=lowest in nonces[id(flight)],
+                    lowest_since=self._lowest[1],
                     priced_out=now < flight.priced_out_until,
                 ),
             )

@@ -20,6 +20,7 @@ from txmanager.core.ledger import Ledger, Renewed
 from txmanager.core.models import Fence, Json, Lane, Record
 from txmanager.core.states import LaneState
 from txmanager.runtime.flights import Flight, Flights
+from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.metrics import Metrics
 
 T = TypeVar("T")
@@ -87,12 +88,15 @@ class OwnedLane:
     valid_until: float
     """Monotonic time after which this owner must not write or send."""
     flights: Flights = field(init=False)
+    gaps: Gaps = field(init=False)
     cursor: int = 0
     signed_upto: str = "0-0"
     last_id: str = "0-0"
     depth: int = 0
     state: LaneState = LaneState.ACTIVE
     asks: int = 0
+    checked: str = ""
+    """The monitor's request that was answered last."""
     taking: bool = True
     sending: bool = False
     """Whether the sender is between a take and its last send."""
@@ -110,8 +114,10 @@ class OwnedLane:
 
     def __post_init__(self) -> None:
         self.flights = Flights(self.policy, gaps_block=self.chain.traits.gaps_block)
+        self.gaps = Gaps(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self._adopt(self.lane)
+        self.checked = self.lane.check
 
     @property
     def id(self) -> str:
@@ -228,6 +234,7 @@ class OwnedLane:
         if self.lane.cursor is None:
             await self._first_baseline()
         await self.load()
+        await self.gaps.load()
         if self.state is not LaneState.QUARANTINED:
             await self._check_chain()
 
@@ -258,6 +265,7 @@ class OwnedLane:
             return
         used = view.next_nonce - 1
         evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.lane.landed)}
+        self.gaps.see(view)
         if view.next_nonce > self.cursor:
             await self.quarantine("foreign_nonce_use", evidence)
         elif self.chain.traits.overtaking_kills:
@@ -275,6 +283,17 @@ class OwnedLane:
         if view.balance is not None:
             self.context.metrics.balance.labels(self.id).set(view.balance)
         return view
+
+    async def balance(self) -> str:
+        """What the lane can spend, as decimal digits; empty when nobody says."""
+        try:
+            balance = (await self.chain.nonce(self.id)).balance
+        except (Unavailable, Busy, KeyMissing):
+            return ""
+        if balance is None:
+            return ""
+        self.context.metrics.balance.labels(self.id).set(balance)
+        return str(balance)
 
     async def load(self) -> None:
         """Read the records in flight again, keeping what was seen of them and what was written meanwhile."""
@@ -297,13 +316,25 @@ class OwnedLane:
         view = await self.insist(lambda: self.context.ledger.lane(self.id))
         if view is None:
             raise Fenced(self.id, "", 0)
+        checked, self.checked = view.check != self.checked, view.check
         self.state, self.lane = view.state, replace(view, cursor=self.lane.cursor)
         await self._check_history(view, self.footing)
         if view.state is LaneState.PAUSED and view.reason == REBASELINE:
             await self._rebaseline(view)
         await self.load()
+        if checked:
+            await self._compare(view.check)
         self.flying.set()  # what was read back may be in flight again, as after a roll-back of its end
         self.wake()
+
+    async def _compare(self, check: str) -> None:
+        """A monitor saw something: compare with the chain now, send again what it says was dropped."""
+        self.context.metrics.checks.labels(self.id).inc()
+        self.log.info("checked", check=check)
+        if "dropped" in check and len(self.flights):
+            self.resend = True
+        if self.chain.traits.gaps_block and self.state is not LaneState.QUARANTINED:
+            await self._check_chain()
 
     async def _rebaseline(self, view: Lane) -> None:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""
@@ -320,4 +351,6 @@ class OwnedLane:
                 baseline = max(baseline, self.cursor + 1)
             self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))
             self.lane = replace(view, cursor=self.cursor)
+            await self.load()
+            await self.gaps.vouched(chain)
             await self.resume("rebaselined by an operator")

@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from txmanager.core.chain import Impossible, Prepared, SendReply, Verdict
-from txmanager.core.decide import Kill, Replace, Resign
-from txmanager.core.errors import Refused, RolledBack, TxManagerError
+from txmanager.core.decide import OVERDUE, Kill, Replace, Resign
+from txmanager.core.errors import OutOfFunds, Refused, RolledBack, TxManagerError
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
 from txmanager.runtime.built import NotBuilt
 from txmanager.runtime.flights import Flight
-from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
+from txmanager.runtime.lane import FUNDS, WORKING, OwnedLane, Unserved, stream_order
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
 
-_NO_WORD = (Verdict.BUSY, Verdict.RATE_LIMITED, Verdict.UNAVAILABLE, Verdict.UNKNOWN)
+_NO_WORD = (Verdict.BUSY, Verdict.ONE_AT_A_TIME, Verdict.RATE_LIMITED, Verdict.UNAVAILABLE, Verdict.UNKNOWN)
 """The node did not say what it thinks of the bytes: they are not refused, and may be on their way."""
 
 
@@ -71,6 +71,8 @@ class Sender:
             lane.resend = False
             self.rebroadcast()
         self._drop_resolved()
+        if lane.gaps and await self._fill():
+            return True
         if (outbid := self._to_outbid()) is not None:
             return await self._outbid(outbid)
         if self._unsent:
@@ -105,6 +107,18 @@ class Sender:
         """Never acceptable, on a chain where gaps are harmless: let others pass, the first that lands kills it."""
         doomed = flight.reply is not None and flight.reply.verdict is Verdict.PERMANENT
         return doomed and not self._lane.chain.traits.gaps_block
+
+    # -- gaps
+
+    async def _fill(self) -> bool:
+        """Use up what belongs to nobody: nothing above it can land before."""
+        gaps, now = self._lane.gaps, self._lane.context.clock()
+        if due := gaps.due(now):
+            await gaps.fill(due)
+        unsent = gaps.unsent(now)
+        if unsent:
+            await gaps.send(unsent)
+        return bool(unsent)
 
     # -- sending
 
@@ -142,6 +156,9 @@ class Sender:
                 self._unsent.pop(attempt.name, None)
             else:
                 lane.log.warning("send not taken", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
+            if reply.verdict is Verdict.ONE_AT_A_TIME and not lane.flights.single:
+                lane.flights.single = now
+                lane.log.warning("one at a time from now on", message=reply.message)
             if reply.verdict is Verdict.NONCE_GAP and lane.chain.traits.gaps_block:
                 lane.resend = True  # a pool lost a lower nonce: all that is open goes out again, lowest first
         for verdict, count in verdicts.items():
@@ -185,7 +202,11 @@ class Sender:
             return False
         lane.last_id = max(lane.last_id, taken[-1].stream_id, key=stream_order)
         taken = await self._drop_expired(self._served(taken))
-        ready = await self._prepare(taken)
+        try:
+            ready = await self._prepare(taken)
+        except OutOfFunds as poor:
+            await self._out_of_funds(poor)
+            return False
         if not ready:
             return True
         try:
@@ -247,6 +268,12 @@ class Sender:
         if failed:
             lane.log.info("intents refused before signing", count=len(failed))
         return ready
+
+    async def _out_of_funds(self, poor: OutOfFunds) -> None:
+        """Nothing was signed: what was taken stays queued, and is taken again when the lane goes on."""
+        lane = self._lane
+        lane.fresh = True
+        await lane.pause(FUNDS, {"message": str(poor), "balance": await lane.balance(), "unsigned": True})
 
     async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible]:
         """Poison must not stop a lane: what breaks the adapter fails alone, before anything is signed."""
@@ -320,6 +347,9 @@ class Sender:
             flight.record = replace(known, attempts=(*known.attempts, attempt))
         flight.reply = None
         lane.context.metrics.replacements.labels(lane.id).inc()
+        if isinstance(order, Kill) and order.why.startswith(OVERDUE):
+            lane.context.metrics.cancels.labels(lane.id).inc()
+            lane.log.warning("given up", intent=str(record.id), nonce=nonce, why=order.why)
         lane.log.info("replaced", intent=str(record.id), nonce=nonce, hash=attempt.hash, terms=attempt.terms)
         await self._broadcast([(flight, attempt)])
         return True
@@ -332,7 +362,11 @@ class Sender:
             return False
         now = lane.context.clock()
         if isinstance(order, Resign):
-            [prepared] = await self._check([record.intent])
+            try:
+                [prepared] = await self._check([record.intent])
+            except OutOfFunds as poor:
+                await self._out_of_funds(poor)
+                return False
             if isinstance(prepared, Impossible):
                 await self._fail_dead(flight, order, dict(prepared.error))
                 return True

@@ -57,7 +57,7 @@ class Tracker:
             if lane.refresh:
                 await lane.obey()
             await self._resume_by_itself()
-            if not len(lane.flights):
+            if not len(lane.flights) and not lane.gaps:
                 lane.flying.clear()
                 self._pause_s = _QUICK_S
                 await lane.flying.wait()
@@ -80,6 +80,8 @@ class Tracker:
     async def look(self) -> bool:
         """One pass over everything in flight; True when anything changed."""
         changed = await self._look_up()
+        if self._lane.gaps:
+            changed |= await self._lane.gaps.tend()
         await self._answer()
         steps = self._decide()
         changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle)])
@@ -93,7 +95,7 @@ class Tracker:
                     await self._hold(flight, step)
                 case Pause(reason=reason, evidence=evidence):
                     flight.reply, flight.sent_at = None, self._lane.context.clock()
-                    await self._lane.pause(reason, {**evidence, "balance": await self._balance()})
+                    await self._lane.pause(reason, {**evidence, "balance": await self._lane.balance()})
                 case Quarantine(reason=reason, evidence=evidence):
                     flight.reply = None
                     await self._lane.quarantine(reason, evidence)
@@ -128,7 +130,8 @@ class Tracker:
         oldest = min((f.record.created_at for f in lane.flights), default=now)
         lane.context.metrics.oldest.labels(lane.id).set(max(0, now - oldest) / 1000)
         lane.context.metrics.inflight.labels(lane.id).set(len(lane.flights))
-        seen = lane.flights.observe_all(queue_empty=lane.depth <= len(lane.flights), now=now)
+        empty = lane.depth <= len(lane.flights)
+        seen = lane.flights.observe_all(queue_empty=empty, now=now, floor=lane.gaps.floor)
         return [(flight, decide(flight.record, o, lane.policy, lane.chain.traits, now)) for flight, o in seen]
 
     # -- carrying steps out
@@ -142,6 +145,7 @@ class Tracker:
         ]
         landed = max((_landed(f) for f, _ in ends), default=-1)
         self._deepest = max([self._deepest, *(_included_at(f) for f, _ in ends)])
+        lane.gaps.landed = max(lane.gaps.landed, landed)
         lane.context.point("before_settle")
         answers = await lane.insist(
             lambda: lane.context.ledger.settle(lane.fence, batch, landed if landed >= 0 else None)
@@ -242,13 +246,12 @@ class Tracker:
     async def _check_depth(self) -> None:
         """A settled nonce that the chain would take again: a reorg went deeper than what counted as final."""
         lane, (nonce, height) = self._lane, self._deepest
-        if nonce < 0:
-            return
         try:
             view = await lane.chain.nonce(lane.id)
         except (Unavailable, Busy, KeyMissing):
             return
-        if view.height >= height and view.next_nonce <= nonce:
+        lane.gaps.see(view)
+        if nonce >= 0 and view.height >= height and view.next_nonce <= nonce:
             evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
             await lane.quarantine("reorg_beyond_finality", evidence)
 
@@ -262,24 +265,18 @@ class Tracker:
                 await lane.resume("no intent is held any more")
         elif lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < lane.policy.include_within_ms:
             self._funds_at = lane.context.clock()
-            now, then = await self._balance(), str(lane.lane.evidence.get("balance", ""))
+            now, then = await lane.balance(), str(lane.lane.evidence.get("balance", ""))
             if now and then and int(now) > int(then):
                 await lane.resume("the balance grew")
-            elif now and not any(flight.open for flight in lane.flights):
+            elif now and not then:
+                await lane.resume("the balance is known again")
+            elif now and not any(flight.open for flight in lane.flights) and not self._unsigned_waits():
                 # The dead ones among them wait to be signed again, which a lane without funds does not do.
                 await lane.resume("nothing waits for funds any more")
 
-    async def _balance(self) -> str:
-        """What the lane can spend, as decimal digits; empty when nobody says."""
-        lane = self._lane
-        try:
-            balance = (await lane.chain.nonce(lane.id)).balance
-        except (Unavailable, Busy, KeyMissing):
-            return ""
-        if balance is None:
-            return ""
-        lane.context.metrics.balance.labels(lane.id).set(balance)
-        return str(balance)
+    def _unsigned_waits(self) -> bool:
+        """What the chain would not even try for want of funds is still queued."""
+        return bool(self._lane.lane.evidence.get("unsigned")) and self._lane.depth > 0
 
     async def _answer(self) -> None:
         """Clear an operator's word that was carried out: looked again, or no longer held."""

@@ -29,6 +29,7 @@ _MOST_TELLING = (
     Verdict.INVALID_FEE,
     Verdict.INSUFFICIENT_FUNDS,
     Verdict.FEE_CAP_EXCEEDED,
+    Verdict.ONE_AT_A_TIME,
     Verdict.BUSY,
     Verdict.UNKNOWN,
     Verdict.PERMANENT,

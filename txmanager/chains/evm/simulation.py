@@ -18,7 +18,7 @@ from txmanager.chains.evm.nodes import Call, ask_many
 from txmanager.chains.evm.transaction import Body
 from txmanager.chains.evm.verdicts import Refusal, read_failure
 from txmanager.core.chain import Impossible, Prepared
-from txmanager.core.errors import InvalidInput
+from txmanager.core.errors import InvalidInput, OutOfFunds
 from txmanager.core.models import Intent, failure
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.protocol import JsonRpc
@@ -27,7 +27,7 @@ _RICH = hex(2**200)
 MIN_GAS = 21_000
 STRIKES = 5
 """How often a node's words that nobody understands are asked again before they count against the intent."""
-_NOT_ABOUT_THE_INTENT = (Refusal.UNAVAILABLE, Refusal.RATE_LIMITED, Refusal.INSUFFICIENT_FUNDS)
+_NOT_ABOUT_THE_INTENT = (Refusal.UNAVAILABLE, Refusal.RATE_LIMITED)
 
 
 def read(intent: Intent, max_value: int | None, base_fee: int) -> tuple[Body, bool] | Impossible:
@@ -80,6 +80,8 @@ def _judge(
 ) -> Prepared | Impossible:
     if isinstance(answer, RpcFailure):
         refusal = read_failure(answer)
+        if isinstance(answer, RpcError) and refusal is Refusal.INSUFFICIENT_FUNDS:
+            raise OutOfFunds(f"the lane cannot pay for it: {answer.message or answer}")
         if not isinstance(answer, RpcError) or refusal in _NOT_ABOUT_THE_INTENT:
             raise answer
         key = str(intent.id)

@@ -49,7 +49,7 @@ VERDICTS: Mapping[Refusal, Verdict] = {
     Refusal.FEE_CAP_EXCEEDED: Verdict.FEE_CAP_EXCEEDED,
     Refusal.INSUFFICIENT_FUNDS: Verdict.INSUFFICIENT_FUNDS,
     Refusal.TYPE_CONFLICT: Verdict.BUSY,
-    Refusal.DELEGATED_LIMIT: Verdict.BUSY,
+    Refusal.DELEGATED_LIMIT: Verdict.ONE_AT_A_TIME,
     Refusal.POOL_FULL: Verdict.BUSY,
     Refusal.PERMANENT: Verdict.PERMANENT,
     Refusal.RATE_LIMITED: Verdict.RATE_LIMITED,
