@@ -244,7 +244,7 @@ ATTEMPTS = [
         "paused_lane_signs_no_first_attempts_but_finishes_what_began",
     ),
     Guard(
-        "record_attempts", "if lane[1] ~= ARGV[3] then", "if false then", "write_ahead_from_another_cursor_is_refused"
+        "record_attempts", "if lane[1] ~= ARGV[3] and ", "if false and ", "write_ahead_from_another_cursor_is_refused"
     ),
     Guard("record_attempts", "not live[i] or ", "live[i] and ", "first_attempt_of_a_signed_entry_is_refused"),
     Guard("record_attempts", "live[i][1] ~= write.sid", "false", "first_attempts_are_a_prefix_of_the_queue"),
@@ -296,7 +296,7 @@ ATTEMPTS = [
     ),
     Guard(
         "record_attempts",
-        "if not (shares and (write.purpose == 'replace' or write.purpose == 'noop')) then",
+        "if not outbids and write.purpose ~= 'given' then",
         "if true then",
         "replacement_shares_the_nonce_of_a_live_attempt",
     ),

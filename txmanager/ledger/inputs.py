@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txmanager.core.errors import InvalidInput, NotAllowed
-from txmanager.core.models import Outcome, Record
+from txmanager.core.models import LaneSpec, Outcome, Record
+from txmanager.core.reservations import NONCE_LIMIT
 
 
 def check_token(token: str) -> None:
@@ -23,3 +24,24 @@ def check_retirable(records: Sequence[Record]) -> None:
     for record in records:
         if not record.status.final:
             raise NotAllowed(f"intent {record.id.key!r} is {record.status}; only a final record can be retired")
+
+
+def check_numbers(token: str, ttl_ms: int, *nonces: int | None) -> None:
+    """What a reservation is asked with. A token is kept as one word."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token or len(token) > 128:
+        raise InvalidInput("token", "must be 1 to 128 visible ASCII characters without spaces, and random")
+    if ttl_ms < 1:
+        raise InvalidInput("ttl_ms", "must be at least 1 ms")
+    if any(nonce is not None and not 0 <= nonce < NONCE_LIMIT for nonce in nonces):
+        raise InvalidInput("chain_nonce", f"must be a count from 0 to {NONCE_LIMIT - 1}")
+
+
+def check_sort(keyless: bool, spec: LaneSpec) -> None:
+    if keyless != spec.keyless:
+        raise other_sort(spec)
+
+
+def other_sort(spec: LaneSpec) -> NotAllowed:
+    """Two users of one key collide, so an address never changes sides."""
+    was = "signed here" if spec.keyless else "keyless: its key is the callers'"
+    return NotAllowed(f"lane {spec.id} is {was}, for ever; an address cannot be both. Correct keys and keyless.")

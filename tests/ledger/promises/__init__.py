@@ -1,6 +1,17 @@
 """What every backend promises, as functions over a `Stage`."""
 
-from tests.ledger.promises import attempts, ending, finals, lanes, owners, producers, watchers
+from tests.ledger.promises import attempts, ending, finals, lanes, owners, producers, reservations, watchers
 from tests.ledger.promises.registry import PROMISES, Promise
 
-__all__ = ["PROMISES", "Promise", "attempts", "ending", "finals", "lanes", "owners", "producers", "watchers"]
+__all__ = [
+    "PROMISES",
+    "Promise",
+    "attempts",
+    "ending",
+    "finals",
+    "lanes",
+    "owners",
+    "producers",
+    "reservations",
+    "watchers",
+]

@@ -34,8 +34,11 @@ from txmanager.core.models import (
     Record,
 )
 from txmanager.core.states import FINAL, LaneState, Status, lane_sources, sources
+from txmanager.ledger.memory import numbers
+from txmanager.ledger.memory.numbers import Held
 
 MAX_EVENTS = 100_000
+_FIRST = (Purpose.FIRST, Purpose.GIVEN)
 
 
 def _order(stream_id: str) -> tuple[int, int]:
@@ -78,6 +81,18 @@ class LaneStore:
     records: dict[IntentId, Record] = field(default_factory=dict)
     tombstones: dict[IntentId, Tombstone] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    held: dict[str, Held] = field(default_factory=dict)
+    """Keyless: what each token holds."""
+    reuse: set[int] = field(default_factory=set)
+    line: dict[str, int] = field(default_factory=dict)
+    """Who waits for a turn, by ticket."""
+    floor: int | None = None
+    """The highest count the chain was seen at."""
+    turn: str = ""
+    turn_until: int = 0
+    turn_fence: int = 0
+    tickets: int = 0
+    checked: int = 0
 
     # -- reading
 
@@ -135,6 +150,8 @@ class LaneStore:
             return Appended("closed")
         if len(self.queue) >= self.spec.queue_limit:
             return Appended("full", depth=len(self.queue))
+        if (why := numbers.taken(self, entry.use)) is not None:
+            return Appended(why, cursor=self.cursor)
         self.tombstones.pop(id, None)
         self.last_id = self._next_id(now)
         self.queue[self.last_id] = id
@@ -148,6 +165,8 @@ class LaneStore:
             updated_at=_order(self.last_id)[0],
         )
         self._event(id, Status.QUEUED, now)
+        if entry.use is not None:
+            numbers.bind(self, entry.use, id, now)
         return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), _order(self.last_id)[0])
 
     def cancel(self, id: IntentId, life: str, now: int) -> bool:
@@ -261,11 +280,11 @@ class LaneStore:
         if self.replication_id != found:
             raise RolledBack(self.spec.id, self.replication_id, found)
         self._check_state(batch)
-        if self.cursor is None or self.cursor != cursor:
+        if not self.spec.keyless and (self.cursor is None or self.cursor != cursor):
             at = "nothing" if self.cursor is None else self.cursor
             raise Refused("cursor", f"stands at {at}, not at {cursor}")
         top = cursor
-        firsts = [w for w in batch if w.attempt.purpose is Purpose.FIRST]
+        firsts = [w for w in batch if w.attempt.purpose in _FIRST]
         for write, oldest in zip_longest(firsts, self._after_signed(len(firsts))):
             if write.stream_id != oldest:
                 raise Refused(str(write.id), "not the oldest queued entries")
@@ -274,10 +293,12 @@ class LaneStore:
             top = self._check_attempt(write, top, seen)
         for write in batch:
             self._write_attempt(write, now)
-        self.cursor = top
+        if not self.spec.keyless:
+            self.cursor = top
         if firsts:
             self.signed_upto = firsts[-1].stream_id
-        return top
+        assert self.cursor is not None
+        return self.cursor
 
     def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None, now: int) -> list[Settled]:
         self.check_fence(fence)
@@ -366,9 +387,12 @@ class LaneStore:
         )
 
     def _check_state(self, batch: Sequence[WriteAhead]) -> None:
+        for write in batch:
+            if (write.attempt.purpose is Purpose.GIVEN) is not self.spec.keyless:
+                raise Refused(str(write.id), f"is {write.attempt.purpose}, which this lane does not take")
         if self.state is LaneState.QUARANTINED:
             raise Refused(self.spec.id, "the lane is quarantined")
-        if self.state is LaneState.PAUSED and any(w.attempt.purpose is Purpose.FIRST for w in batch):
+        if self.state is LaneState.PAUSED and any(w.attempt.purpose in _FIRST for w in batch):
             raise Refused(self.spec.id, "the lane is paused")
 
     def _check_attempt(self, write: WriteAhead, top: int, seen: set[IntentId]) -> int:
@@ -380,7 +404,7 @@ class LaneStore:
             raise Refused(str(write.id), "is in the batch twice")
         seen.add(write.id)
         nonce, purpose = write.attempt.nonce, write.attempt.purpose
-        if purpose is Purpose.FIRST:
+        if purpose in _FIRST:
             if record.status is not Status.QUEUED:
                 raise Refused(str(write.id), f"is {record.status}, not queued")
         elif record.status is not Status.INFLIGHT and (record.status is not Status.HELD or purpose is Purpose.REPLACE):
@@ -391,7 +415,7 @@ class LaneStore:
         rivals = [a for a in record.live if a.nonce == nonce and a.name not in write.deaths]
         if purpose is Purpose.REPLACE and not rivals:
             raise Refused(str(write.id), f"has no live attempt at nonce {nonce} to replace")
-        if purpose in (Purpose.REPLACE, Purpose.NOOP) and shares:
+        if purpose is Purpose.GIVEN or (purpose in (Purpose.REPLACE, Purpose.NOOP) and shares):
             return top
         if nonce < top:
             raise Refused(str(write.id), f"nonce {nonce} is below the cursor")

@@ -28,8 +28,10 @@ from txmanager.core.ledger import (
     WriteAhead,
 )
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
+from txmanager.core.reservations import Book, Recycled, Reserved, Turn
 from txmanager.core.states import LaneState, Status
-from txmanager.ledger.inputs import check_final, check_retirable, check_token
+from txmanager.ledger.inputs import check_final, check_numbers, check_retirable, check_sort, check_token
+from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
 
@@ -67,7 +69,8 @@ class MemoryLedger:
         self._bells: dict[asyncio.Event, set[str]] = {}
         self._finals: dict[IntentId, set[asyncio.Future[None]]] = {}
 
-    async def _step(self, operation: str, step: Callable[[int], T]) -> T:
+    async def _step(self, operation: str, step: Callable[[int], T], *, durable: bool = False) -> T:
+        """`durable`: the caller will act on it; a server would wait for its replicas here, memory has none."""
         await self._hop(operation, "request")
         result = step(self._clock())
         await self._hop(operation, "reply")
@@ -89,7 +92,7 @@ class MemoryLedger:
     # -- producers
 
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
-        return await self._step("claim", lambda now: [self.homes.claim(c, now) for c in claims])
+        return await self._step("claim", lambda now: [self.homes.claim(c, now) for c in claims], durable=True)
 
     async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
         def step(now: int) -> list[Appended]:
@@ -100,13 +103,13 @@ class MemoryLedger:
             self._wake(lane)
             return answers
 
-        return await self._step("append", step)
+        return await self._step("append", step, durable=True)
 
     async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
-        return await self._step("move", lambda now: self.homes.move(id, life, old_lane, new_lane, now))
+        return await self._step("move", lambda now: self.homes.move(id, life, old_lane, new_lane, now), durable=True)
 
     async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> Claimed:
-        return await self._step("alias", lambda now: self.homes.alias(id, fingerprint, target, now))
+        return await self._step("alias", lambda now: self.homes.alias(id, fingerprint, target, now), durable=True)
 
     async def read(self, id: IntentId) -> Record | None:
         seen, aliases = "", 0
@@ -143,7 +146,7 @@ class MemoryLedger:
                 self._wake(before.lane, before.id if asked and store.records[before.id].status.final else None)
                 return asked
 
-            if await self._step("cancel", step):
+            if await self._step("cancel", step, durable=True):
                 return await self._found(id)
         if record.status is not Status.CANCELLED:
             raise NotAllowed(f"intent {record.id.key!r} is {record.status} already; its result stands")
@@ -156,7 +159,7 @@ class MemoryLedger:
             self._wake(record.lane)
             return self._store(record.lane).resolve(record.id, record.life, directive, now)
 
-        asked = await self._step("resolve", step)
+        asked = await self._step("resolve", step, durable=True)
         record = await self._found(id)
         if not asked:
             raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
@@ -199,7 +202,9 @@ class MemoryLedger:
         return await self._step("release", step)
 
     async def baseline(self, fence: Fence, cursor: int, *, operator: bool = False) -> int:
-        return await self._step("baseline", lambda _: self._fenced(fence).set_baseline(fence, cursor, operator))
+        return await self._step(
+            "baseline", lambda _: self._fenced(fence).set_baseline(fence, cursor, operator), durable=True
+        )
 
     async def vouch(self, fence: Fence, stored: str, found: str) -> bool:
         return await self._step("vouch", lambda _: self._fenced(fence).vouch(fence, stored, found))
@@ -214,6 +219,7 @@ class MemoryLedger:
         return await self._step(
             "record_attempts",
             lambda now: self._fenced(fence).record_attempts(fence, cursor, batch, now, self.replication_id),
+            durable=True,
         )
 
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
@@ -226,7 +232,8 @@ class MemoryLedger:
                 self._wake(fence.lane, item.id)
             return answers
 
-        return await self._step("settle", step)
+        # an outcome seen on chain can be seen again; one that only we know must not be lost
+        return await self._step("settle", step, durable=any(item.outcome.tx_hash is None for item in batch))
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         held = {"reason": reason, "evidence": evidence}
@@ -236,7 +243,11 @@ class MemoryLedger:
         return await self._step("answer", lambda _: self._fenced(fence).answer(fence, id, life))
 
     async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
-        return await self._step("fill", lambda _: self._fenced(fence).fill(fence, attempts, done, self.replication_id))
+        return await self._step(
+            "fill",
+            lambda _: self._fenced(fence).fill(fence, attempts, done, self.replication_id),
+            durable=bool(attempts),
+        )
 
     # -- watchers
 
@@ -254,6 +265,46 @@ class MemoryLedger:
 
         return await self._step("check", step)
 
+    # -- keyless lanes
+
+    async def reserve(
+        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+    ) -> Reserved:
+        check_numbers(token, ttl_ms, chain_nonce, seed)
+
+        def step(now: int) -> Reserved:
+            return numbers.reserve(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id)
+
+        return await self._step("reserve", step)
+
+    async def turn(
+        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+    ) -> Turn:
+        check_numbers(token, ttl_ms, chain_nonce, seed)
+
+        def step(now: int) -> Turn:
+            return numbers.turn(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id)
+
+        return await self._step("turn", step)
+
+    async def recycle(self, lane: str, token: str) -> Recycled:
+        return await self._step("recycle", lambda now: numbers.recycle(self._store(lane), token, now))
+
+    async def unlock(self, lane: str, token: str) -> Recycled:
+        return await self._step("unlock", lambda now: numbers.recycle(self._store(lane), token, now, unlock=True))
+
+    async def expire(self, lane: str) -> int:
+        return await self._step("expire", lambda now: numbers.expire(self._store(lane), now))
+
+    async def book(self, lane: str) -> Book:
+        return await self._step("book", lambda now: numbers.book(self._store(lane), now))
+
+    async def checked(self, lane: str) -> None:
+        def step(now: int) -> None:
+            self._store(lane).checked = now
+
+        await self._step("checked", step)
+
     # -- final records
 
     async def unretired(self, lane: str, count: int) -> list[Record]:
@@ -263,7 +314,8 @@ class MemoryLedger:
 
     async def retire(self, records: Sequence[Record]) -> int:
         check_retirable(records)
-        await self._step("retire_home", lambda now: [self.homes.retire(r, self._retention_ms, now) for r in records])
+        keep_ms = self._retention_ms
+        await self._step("retire_home", lambda now: [self.homes.retire(r, keep_ms, now) for r in records], durable=True)
         return await self._step(
             "retire_lane", lambda now: sum(self.stores[r.lane].bury(r, now) for r in records if r.lane in self.stores)
         )
@@ -300,10 +352,11 @@ class MemoryLedger:
                 store = self.stores[spec.id] = LaneStore(spec, self.replication_id)
             elif store.state is LaneState.CLOSED:
                 raise LaneClosed(spec.id)
+            check_sort(store.spec.keyless, spec)
             store.spec = spec
             return store.view(now, self.replication_id)
 
-        return await self._step("register", step)
+        return await self._step("register", step, durable=True)
 
     async def set_lane(
         self,
@@ -320,7 +373,7 @@ class MemoryLedger:
             self._wake(lane)
             return store.view(now, self.replication_id)
 
-        return await self._step("set_lane", step)
+        return await self._step("set_lane", step, durable=True)
 
     async def routes(self) -> list[Route]:
         return await self._step(

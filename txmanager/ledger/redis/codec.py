@@ -222,7 +222,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         return int(fields[name]) if name in fields else None
 
     return Lane(
-        spec=LaneSpec(id, spec["pool"], spec["weight"], spec["limit"], spec["info"]),
+        spec=LaneSpec(id, spec["pool"], spec["weight"], spec["limit"], spec["info"], b"keyless" in fields),
         state=LaneState(text(fields[b"state"])),
         reason=text(fields.get(b"reason")),
         evidence=loads(fields[b"evidence"]) if b"evidence" in fields else {},

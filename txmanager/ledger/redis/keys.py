@@ -37,6 +37,22 @@ class Keys:
     def fills(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:fills"
 
+    def reservations(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:reservations"
+
+    def reservation_deadlines(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:deadlines"
+
+    def of_numbers(self, lane: str) -> list[str]:
+        """All keys that the numbers of a keyless lane live in."""
+        return [
+            self.lane(lane),
+            self.reservations(lane),
+            self.reservation_deadlines(lane),
+            f"{self.prefix}:{{{lane}}}:reuse",
+            f"{self.prefix}:{{{lane}}}:line",
+        ]
+
     def finals(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:finals"
 

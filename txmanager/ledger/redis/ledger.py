@@ -7,11 +7,12 @@ arguments and reads the words; Lua compares and writes. Nothing here decides any
 from __future__ import annotations
 
 from txmanager.ledger.redis.finals import Finals
+from txmanager.ledger.redis.numbers import Numbers
 from txmanager.ledger.redis.owners import Owners
 from txmanager.ledger.redis.producers import Producers
 from txmanager.ledger.redis.registry import Registry
 from txmanager.ledger.redis.watchers import Watchers
 
 
-class RedisLedger(Producers, Owners, Watchers, Finals, Registry):
-    """Who accepts, who owns, who watches, what stays, what is published: one backend, five nouns."""
+class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Registry):
+    """Who accepts, owns and watches, what is handed out, what stays, what is published: one backend, six nouns."""

@@ -61,10 +61,12 @@ class Producers(Backend):
                 intent.kind,
                 codec.more(intent),
                 payload,
+                *((use.token, str(use.nonce), use.hash) if (use := entry.use) is not None else ("", "", "")),
             )
         records = [keys.record(lane, e.intent.id) for e in entries]
+        numbers = [keys.reservations(lane), keys.reservation_deadlines(lane)]
         replies = await self._runner.run(
-            "append", [keys.lane(lane), keys.queue(lane), keys.events(lane), *records], args, durable=True
+            "append", [keys.lane(lane), keys.queue(lane), keys.events(lane), *numbers, *records], args, durable=True
         )
         return [self._appended(reply) for reply in replies]
 
@@ -76,6 +78,9 @@ class Producers(Backend):
                 return Appended(name, sid.decode(), status.decode(), int(depth), int(at))
             case [b"full", depth]:
                 return Appended("full", depth=int(depth))
+            case [b"unreserved" | b"used" as word, cursor]:
+                name = word.decode()
+                return Appended(name, cursor=int(cursor) if cursor else None)
             case _:
                 return Appended(reply[0].decode())
 

@@ -9,6 +9,7 @@ from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import SCHEMA, Member, Route
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
 from txmanager.core.states import LaneState, lane_sources
+from txmanager.ledger.inputs import other_sort
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Call
@@ -16,10 +17,12 @@ from txmanager.ledger.redis.runner import Call
 
 class Registry(Backend):
     async def register(self, spec: LaneSpec) -> Lane:
-        args = (codec.pack_spec(spec), spec.queue_limit, SCHEMA)
+        args = (codec.pack_spec(spec), spec.queue_limit, SCHEMA, "1" if spec.keyless else "")
         reply = await self._runner.run("register", self._lane_keys(spec.id), args, durable=True)
         if reply[0] == b"closed":
             raise LaneClosed(spec.id)
+        if reply[0] == b"other_sort":
+            raise other_sort(spec)
         return await self._publish(spec.id, reply[1])
 
     async def set_lane(

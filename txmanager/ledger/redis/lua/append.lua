@@ -1,18 +1,31 @@
 -- append: accept intents into the lane's queue, each once.
--- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4.. record (hash) of each intent
--- Args   1 append limit ms  2 wake channel  then per intent: id, life, born, fingerprint, kind, more (json), payload
+-- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 reservations (hash)  5 deadlines (zset)
+--        6.. record (hash) of each intent
+-- Args   1 append limit ms  2 wake channel  then per intent: id, life, born, fingerprint, kind, more (json), payload,
+--        and on a keyless lane reservation token, nonce, hash (else "" each)
 -- Reply  per intent {"appended"|"exists", stream id, status, depth, at} | {"retired"} | {"other_life"} | {"stale"} |
---        {"ahead"} | {"closed"} | {"full", depth}
--- Why    a producer that paused after its claim must not bring back an intent that already ended
+--        {"ahead"} | {"closed"} | {"full", depth} | {"unreserved", cursor | ""} | {"used", cursor}
+-- Why    a producer that paused after its claim must not bring back an intent that already ended; and bytes
+--        that may be sent own their number from the step that accepts them
 --@include _time
 --@include _event
-local lane = redis.call('HMGET', KEYS[1], 'state', 'limit')
+--@include _decimal
+--@include _held
+local lane = redis.call('HMGET', KEYS[1], 'state', 'limit', 'keyless', 'cursor', 'floor', 'landed')
+-- Why a number may not be used with this token, if so.
+local function taken(token, nonce)
+  if lane[3] ~= '1' then return token ~= '' and 'unreserved' end
+  local entry = held(KEYS[4], token)
+  if not entry or entry.nonce ~= nonce then return 'unreserved' end
+  if entry.state ~= 'reserved' and entry.state ~= 'sent' then return 'unreserved' end
+  return spent(nonce, lane[5], lane[6]) and 'used'
+end
 local now = clock()
 local today = digits(now)
 local depth = redis.call('XLEN', KEYS[2])
 local replies, appended, replayed = {}, false, false
-for i = 4, #KEYS do
-  local at = 3 + (i - 4) * 7
+for i = 6, #KEYS do
+  local at = 3 + (i - 6) * 10
   local id, life, born = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 't')
   local reply
@@ -32,6 +45,8 @@ for i = 4, #KEYS do
     reply = {'closed'}
   elseif depth >= tonumber(lane[2]) then
     reply = {'full', depth}
+  elseif taken(ARGV[at + 7], ARGV[at + 8]) then
+    reply = {taken(ARGV[at + 7], ARGV[at + 8]), lane[4] or ''}
   else
     local sid = redis.call('XADD', KEYS[2], '*', 'i', id, 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4],
       'm', ARGV[at + 5], 'p', ARGV[at + 6])
@@ -40,6 +55,11 @@ for i = 4, #KEYS do
     redis.call('HSET', KEYS[i], 's', 'queued', 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4], 'm', ARGV[at + 5],
       'i', sid, 't', at_ms, 'u', at_ms)
     event(KEYS[3], id, 'queued', today, '', '')
+    if ARGV[at + 7] ~= '' then
+      local entry = held(KEYS[4], ARGV[at + 7])
+      keep(KEYS[4], KEYS[5], ARGV[at + 7], entry.nonce, 'sent', entry.at, digits(now + 3600000),
+        entry.sent .. ' ' .. ARGV[at + 9] .. '=' .. id)
+    end
     depth = depth + 1
     reply, appended = {'appended', sid, 'queued', depth, at_ms}, sid
   end

@@ -24,7 +24,7 @@ for i = 5, #KEYS do
   writes[#writes + 1] = write
 end
 
-local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto')
+local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto', 'keyless')
 local recorded = 0
 for _, write in ipairs(writes) do
   local fields = redis.call('HGETALL', write.key)
@@ -42,11 +42,14 @@ local found = replication_id()
 if lane[2] ~= found then return {'rolled_back', lane[2], found} end
 local firsts = {}
 for _, write in ipairs(writes) do
-  if write.purpose == 'first' then firsts[#firsts + 1] = write end
+  if write.purpose == 'first' or write.purpose == 'given' then firsts[#firsts + 1] = write end
+  if (write.purpose == 'given') ~= (lane[5] == '1') then
+    return {'refused', write.id, 'is ' .. write.purpose .. ', which this lane does not take'}
+  end
 end
 if lane[3] == 'quarantined' then return {'refused', 'lane', 'the lane is quarantined'} end
 if lane[3] == 'paused' and #firsts > 0 then return {'refused', 'lane', 'the lane is paused'} end
-if lane[1] ~= ARGV[3] then
+if lane[1] ~= ARGV[3] and lane[5] ~= '1' then -- there, reservations move it
   return {'refused', 'cursor', 'stands at ' .. (lane[1] or 'nothing') .. ', not at ' .. ARGV[3]}
 end
 if #firsts > 0 then
@@ -79,7 +82,7 @@ for _, write in ipairs(writes) do
   end
   if seen[write.id] then return {'refused', write.id, 'is in the batch twice'} end
   seen[write.id] = true
-  if write.purpose == 'first' then
+  if write.purpose == 'first' or write.purpose == 'given' then
     if status ~= 'queued' then return {'refused', write.id, 'is ' .. status .. ', not queued'} end
   elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace') then
     return {'refused', write.id, 'is ' .. status .. ', not inflight'}
@@ -90,7 +93,8 @@ for _, write in ipairs(writes) do
   if write.purpose == 'replace' and not rival then
     return {'refused', write.id, 'has no live attempt at nonce ' .. write.nonce .. ' to replace'}
   end
-  if not (shares and (write.purpose == 'replace' or write.purpose == 'noop')) then
+  local outbids = shares and (write.purpose == 'replace' or write.purpose == 'noop')
+  if not outbids and write.purpose ~= 'given' then -- whose number was reserved
     if below(write.nonce, ARGV[3]) or (last and not below(last, write.nonce)) then
       return {'refused', write.id, 'nonce ' .. write.nonce .. ' is below the cursor'}
     end
@@ -116,7 +120,7 @@ for _, write in ipairs(writes) do
   end
   redis.call('HSET', write.key, unpack(set))
   if write.counted == '1' then redis.call('HINCRBY', write.key, 'r', 1) end
-  if write.purpose == 'first' then opened[#opened + 1] = write.id end
+  if write.purpose == 'first' or write.purpose == 'given' then opened[#opened + 1] = write.id end
   if write.purpose ~= 'noop' and write.status ~= 'inflight' then
     event(KEYS[3], write.id, 'inflight', now, write.hash, '')
   end
@@ -124,6 +128,6 @@ end
 for from = 1, #opened, 500 do -- what Lua can unpack has a limit
   redis.call('SADD', KEYS[4], unpack(opened, from, math.min(from + 499, #opened)))
 end
-redis.call('HSET', KEYS[1], 'cursor', ARGV[4])
+if lane[5] ~= '1' then redis.call('HSET', KEYS[1], 'cursor', ARGV[4]) end
 if #firsts > 0 then redis.call('HSET', KEYS[1], 'upto', firsts[#firsts].sid) end
-return {'ok', ARGV[4]}
+return {'ok', lane[5] == '1' and lane[1] or ARGV[4]}

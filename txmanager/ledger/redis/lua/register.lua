@@ -1,17 +1,20 @@
 -- register: publish a lane, or refresh what is published of it.
 -- Keys   1 lane (hash)  2 queue (stream)  3 open (set)  4 finals (set)
--- Args   1 spec (json)  2 queue limit  3 schema
--- Reply  {"ok", snapshot} | {"closed"}
--- Why    a closed lane is closed for ever: claims that name it are moved, and must not find it reborn
+-- Args   1 spec (json)  2 queue limit  3 schema  4 keyless "1" | ""
+-- Reply  {"ok", snapshot} | {"closed"} | {"other_sort"}
+-- Why    a closed lane is closed for ever: claims that name it are moved, and must not find it reborn; and a key that
+--        somebody else holds signs outside of our sequence: an address is of one sort for ever
 --@include _time
 --@include _replication
 --@include _snapshot
 local state = redis.call('HGET', KEYS[1], 'state')
 if state == 'closed' then return {'closed'} end
+if state and (redis.call('HGET', KEYS[1], 'keyless') or '') ~= ARGV[4] then return {'other_sort'} end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a worker that restarts beside a full server must come up
 if not state then
   redis.call('HSET', KEYS[1], 'state', 'active', 'epoch', '0', 'owner', '', 'token', '', 'until', '0', 'upto', '0-0',
     'last', '0-0', 'asks', '0', 'schema', ARGV[3], 'replid', replication_id())
+  if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'keyless', '1') end
   redis.call('XGROUP', 'CREATE', KEYS[2], 'lane', '0', 'MKSTREAM')
 end
 redis.call('HSET', KEYS[1], 'spec', ARGV[1], 'limit', ARGV[2])

@@ -1,0 +1,522 @@
+"""Keyless lanes: one number, one owner; what may have been sent is never handed out again, what was not is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.ledger.promises.registry import promise
+from tests.ledger.stage import LONG_MS, POOL, Stage
+from tests.waiting import until
+from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, Refused
+from txmanager.core.ledger import Appended, Entry, WriteAhead
+from txmanager.core.models import Attempt, Fence, LaneSpec, Purpose
+from txmanager.core.reservations import Use
+from txmanager.core.states import LaneState, Status
+
+LANE = "evm:1:0x00000000000000000000000000000000000000aa"
+SEED = 9_007_199_254_740_993
+"""2^53 + 1: a float would make it even."""
+
+
+async def keyless(stage: Stage, lane: str = LANE) -> str:
+    await stage.ledger.register(LaneSpec(lane, POOL, weight=0, keyless=True))
+    return lane
+
+
+async def reserve(stage: Stage, lane: str, token: str, chain: int | None = None, *, ttl_ms: int = LONG_MS) -> int:
+    answer = await stage.ledger.reserve(lane, token, ttl_ms, chain, SEED)
+    assert answer.word == "reserved", answer
+    assert answer.nonce is not None
+    return answer.nonce
+
+
+async def expired(stage: Stage, lane: str) -> None:
+    """Until the server's clock has taken an unused number back."""
+
+    async def moved() -> bool:
+        return await stage.ledger.expire(lane) > 0
+
+    await until(moved, every=0.001)
+
+
+async def send(stage: Stage, lane: str, token: str, nonce: int, hash: str) -> tuple[Entry, Appended]:
+    intent = stage.intent(f"raw:{hash}")
+    claimed = await stage.claim(intent, lane)
+    entry = Entry(intent, claimed.life, claimed.born, Use(token, nonce, hash))
+    [answer] = await stage.ledger.append(lane, [entry])
+    return entry, answer
+
+
+async def sent(stage: Stage, lane: str, token: str, hash: str) -> tuple[Entry, int]:
+    nonce = await reserve(stage, lane, token)
+    entry, answer = await send(stage, lane, token, nonce, hash)
+    assert answer.word == "appended", answer
+    return entry, nonce
+
+
+def given(entry: Entry, stream_id: str, purpose: Purpose = Purpose.GIVEN) -> WriteAhead:
+    assert entry.use is not None
+    attempt = Attempt(entry.use.nonce, entry.use.hash, b"raw", purpose, 1_700_000_000_000)
+    return WriteAhead(entry.intent.id, entry.life, stream_id, attempt)
+
+
+async def owned(stage: Stage, lane: str) -> Fence:
+    lease = await stage.ledger.lease(lane, "w1", f"token{next(stage.names)}", LONG_MS)
+    assert lease.fence is not None
+    return lease.fence
+
+
+# -- reserve
+
+
+@promise
+async def reservations_are_distinct_and_consecutive_from_the_seed(stage: Stage) -> None:
+    lane = await keyless(stage)
+    tokens = [f"t{n}" for n in range(12)]
+    numbers = await asyncio.gather(*(reserve(stage, lane, token) for token in tokens))
+    assert sorted(numbers) == list(range(SEED, SEED + 12))
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    assert (view.keyless, view.cursor) == (True, SEED + 12)
+
+
+@promise
+async def same_token_gets_the_same_number_again(stage: Stage) -> None:
+    lane = await keyless(stage)
+    first = await stage.ledger.reserve(lane, "t1", LONG_MS, None, SEED)
+    await reserve(stage, lane, "t2")
+    assert await stage.ledger.reserve(lane, "t1", LONG_MS, SEED + 5, SEED) == first
+    assert await reserve(stage, lane, "t3") == SEED + 2
+
+
+@promise
+async def cold_lane_asks_for_the_chains_count_first(stage: Stage) -> None:
+    lane = await keyless(stage)
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS)).word == "cold"
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, 7)).word == "cold"
+    assert (await stage.ledger.turn(lane, "t2", LONG_MS)).word == "cold"
+    assert (await stage.ledger.book(lane)).next_nonce is None
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, 7, 5)).nonce == 7
+
+
+@promise
+async def stale_count_of_the_chain_never_lowers_the_counter(stage: Stage) -> None:
+    lane = await keyless(stage)
+    assert await reserve(stage, lane, "t1", SEED + 3) == SEED + 3
+    assert await reserve(stage, lane, "t2", 0) == SEED + 4
+    assert await reserve(stage, lane, "t3", SEED) == SEED + 5
+    assert (await stage.ledger.book(lane)).chain_nonce == SEED + 3
+
+
+@promise
+async def higher_count_of_the_chain_raises_the_counter_and_is_told(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1", 9)
+    answer = await stage.ledger.reserve(lane, "t2", LONG_MS, SEED + 10, SEED)
+    assert (answer.nonce, answer.skipped) == (SEED + 10, 9)
+    again = await stage.ledger.reserve(lane, "t3", LONG_MS, SEED + 10, SEED)
+    assert (again.nonce, again.skipped) == (SEED + 11, 0)
+
+
+@promise
+async def lane_that_signs_hands_out_no_numbers(stage: Stage) -> None:
+    lane = await stage.lane()
+    with pytest.raises(NotAllowed, match="signs by itself"):
+        await stage.ledger.reserve(lane, "t1", LONG_MS, 7, 7)
+    with pytest.raises(NotAllowed, match="signs by itself"):
+        await stage.ledger.turn(lane, "t1", LONG_MS, 7, 7)
+    with pytest.raises(NotAllowed, match="signs by itself"):
+        await stage.ledger.book(lane)
+    for call in (stage.ledger.recycle, stage.ledger.unlock):
+        with pytest.raises(NotFound):
+            await call("evm:1:0xnobody", "t1")
+    for read in (stage.ledger.expire, stage.ledger.book, stage.ledger.checked):
+        with pytest.raises(NotFound):
+            await read("evm:1:0xnobody")
+    with pytest.raises(NotFound):
+        await stage.ledger.reserve("evm:1:0xnobody", "t1", LONG_MS, 7, 7)
+
+
+@promise
+async def address_is_of_one_sort_for_ever(stage: Stage) -> None:
+    lane, signing = await keyless(stage), await stage.lane()
+    with pytest.raises(NotAllowed, match="cannot be both"):
+        await stage.ledger.register(LaneSpec(lane, POOL))
+    with pytest.raises(NotAllowed, match="cannot be both"):
+        await stage.ledger.register(LaneSpec(signing, POOL, keyless=True))
+    assert [lane.keyless for lane in await stage.ledger.lanes()] in ([True, False], [False, True])
+    await keyless(stage)
+
+
+@promise
+async def stopped_lane_hands_out_nothing(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1")
+    await stage.ledger.set_lane(lane, LaneState.PAUSED)
+    await reserve(stage, lane, "t2")
+    for state in (LaneState.QUARANTINED, LaneState.DRAINING):
+        await stage.ledger.set_lane(lane, state)
+        answer = await stage.ledger.reserve(lane, f"t-{state}", LONG_MS, None, SEED)
+        assert (answer.word, answer.state) == ("refused", state.value)
+        assert (await stage.ledger.turn(lane, f"l-{state}", LONG_MS, None, SEED)).word == "refused"
+        assert await reserve(stage, lane, "t1") == SEED  # what was handed out is still known
+    assert (await stage.ledger.book(lane)).next_nonce == SEED + 2
+
+
+@promise
+async def bad_reservation_is_refused_by_field(stage: Stage) -> None:
+    lane = await keyless(stage)
+    for token in ("", "a b", "é", "x" * 129):
+        with pytest.raises(InvalidInput, match="token"):
+            await stage.ledger.reserve(lane, token, LONG_MS, None, SEED)
+    with pytest.raises(InvalidInput, match="ttl_ms"):
+        await stage.ledger.reserve(lane, "t", 0, None, SEED)
+    with pytest.raises(InvalidInput, match="chain_nonce"):
+        await stage.ledger.reserve(lane, "t", LONG_MS, 2**63, SEED)
+
+
+# -- recycle and expiry
+
+
+@promise
+async def recycled_numbers_are_reused_lowest_first(stage: Stage) -> None:
+    lane = await keyless(stage)
+    for n in range(4):
+        await reserve(stage, lane, f"t{n}")
+    answers = [await stage.ledger.recycle(lane, f"t{n}") for n in (3, 2, 0)]
+    assert [(a.word, a.nonce, a.gap) for a in answers] == [
+        ("recycled", SEED + 3, False),
+        ("recycled", SEED + 2, True),
+        ("recycled", SEED, True),
+    ]
+    assert (await stage.ledger.book(lane)).reuse == (SEED, SEED + 2, SEED + 3)
+    assert [await reserve(stage, lane, f"u{n}") for n in range(4)] == [SEED, SEED + 2, SEED + 3, SEED + 4]
+
+
+@promise
+async def numbers_of_other_lengths_are_reused_in_their_order(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await stage.ledger.reserve(lane, "t9", LONG_MS, None, 9)
+    assert (await stage.ledger.reserve(lane, "t10", LONG_MS, None, 9)).nonce == 10
+    for token in ("t10", "t9"):
+        await stage.ledger.recycle(lane, token)
+    assert [(await stage.ledger.reserve(lane, f"u{n}", LONG_MS, None, 9)).nonce for n in range(3)] == [9, 10, 11]
+
+
+@promise
+async def late_duplicate_recycle_changes_nothing(stage: Stage) -> None:
+    """The seed's own bug: the number would go to two callers."""
+    lane = await keyless(stage)
+    nonce = await reserve(stage, lane, "t1")
+    assert (await stage.ledger.recycle(lane, "t1")).word == "recycled"
+    assert await reserve(stage, lane, "t2") == nonce
+    assert (await stage.ledger.recycle(lane, "t1")).word == "over"
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, None, SEED)).word == "over"
+    assert await reserve(stage, lane, "t3") == nonce + 1
+    assert (await stage.ledger.recycle(lane, "nobody")).word == "over"
+
+
+@promise
+async def number_that_may_have_been_sent_is_never_recycled(stage: Stage) -> None:
+    lane = await keyless(stage)
+    _, nonce = await sent(stage, lane, "t1", "0xa")
+    for call in (stage.ledger.recycle, stage.ledger.recycle):
+        answer = await call(lane, "t1")
+        assert (answer.word, answer.nonce) == ("sent", nonce)
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, None, SEED)).word == "sent"
+    assert await reserve(stage, lane, "t2") == nonce + 1
+    assert (await stage.ledger.book(lane)).reuse == ()
+
+
+@promise
+async def number_that_may_have_been_sent_never_expires(stage: Stage) -> None:
+    lane = await keyless(stage)
+    nonce = await reserve(stage, lane, "t1", ttl_ms=20)
+    _, answer = await send(stage, lane, "t1", nonce, "0xa")
+    if answer.word == "appended":  # else a slow machine let it expire before
+        await reserve(stage, lane, "t2", ttl_ms=21)
+        await expired(stage, lane)
+        assert (await stage.ledger.book(lane)).reuse == (nonce + 1,)
+        assert [r.nonce for r in (await stage.ledger.book(lane)).reserved] == [nonce]
+
+
+@promise
+async def unused_reservation_expires_and_its_number_is_reused(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t2")
+    nonce = await reserve(stage, lane, "t1", ttl_ms=1)
+    await expired(stage, lane)
+    assert await stage.ledger.expire(lane) == 0
+    assert (await stage.ledger.recycle(lane, "t1")).word == "over"
+    _, answer = await send(stage, lane, "t1", nonce, "0xa")
+    assert answer.word == "unreserved"
+    assert await reserve(stage, lane, "t3") == nonce
+
+
+@promise
+async def reserve_takes_back_what_expired_by_itself(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1", ttl_ms=1)
+
+    async def over() -> bool:
+        return await stage.ledger.now_ms() > (await stage.ledger.book(lane)).reserved[0].until
+
+    await until(over, every=0.001)
+    assert await reserve(stage, lane, "t2") == SEED
+
+
+@promise
+async def number_the_chain_used_is_not_reused(stage: Stage) -> None:
+    lane = await keyless(stage)
+    for n in range(3):
+        await reserve(stage, lane, f"t{n}")
+    await stage.ledger.recycle(lane, "t0")
+    await reserve(stage, lane, "t3", SEED + 1)  # somebody else used the first number
+    await stage.ledger.recycle(lane, "t1")
+    assert (await stage.ledger.book(lane)).reuse == (SEED + 1,)
+    await reserve(stage, lane, "t4", SEED + 3)
+    await stage.ledger.recycle(lane, "t2")
+    assert (await stage.ledger.book(lane)).reuse == ()
+
+
+@promise
+async def number_below_what_landed_is_not_reused(stage: Stage) -> None:
+    lane = await keyless(stage)
+    fence = await owned(stage, lane)
+    for n in range(3):
+        await reserve(stage, lane, f"t{n}")
+    await stage.ledger.settle(fence, [], SEED + 1)
+    for n in range(3):
+        await stage.ledger.recycle(lane, f"t{n}")
+    assert (await stage.ledger.book(lane)).reuse == (SEED + 2,)
+
+
+# -- sending
+
+
+@promise
+async def bytes_own_their_number_from_the_step_that_accepts_them(stage: Stage) -> None:
+    lane = await keyless(stage)
+    nonce = await reserve(stage, lane, "t1")
+    entry, answer = await send(stage, lane, "t1", nonce, "0xa")
+    assert answer.word == "appended"
+    [again] = await stage.ledger.append(lane, [entry])
+    assert (again.word, again.stream_id) == ("exists", answer.stream_id)
+    [reservation] = (await stage.ledger.book(lane)).reserved
+    assert (reservation.token, reservation.nonce, reservation.state) == ("t1", nonce, "sent")
+    assert [(s.hash, s.id) for s in reservation.sent] == [("0xa", entry.intent.id)]
+
+
+@promise
+async def replacement_by_the_owner_shares_its_number(stage: Stage) -> None:
+    lane = await keyless(stage)
+    _, nonce = await sent(stage, lane, "t1", "0xa")
+    _, answer = await send(stage, lane, "t1", nonce, "0xb")
+    assert answer.word == "appended"
+    [reservation] = (await stage.ledger.book(lane)).reserved
+    assert [s.hash for s in reservation.sent] == ["0xa", "0xb"]
+
+
+@promise
+async def bytes_without_their_own_reservation_are_refused(stage: Stage) -> None:
+    lane = await keyless(stage)
+    nonce = await reserve(stage, lane, "t1")
+    await reserve(stage, lane, "t2")
+    for token, number, hash in (("t2", nonce, "0xa"), ("t1", nonce + 7, "0xb"), ("nobody", nonce, "0xc")):
+        _, answer = await send(stage, lane, token, number, hash)
+        assert (answer.word, answer.cursor) == ("unreserved", nonce + 2)
+    bare = await stage.entry(lane)
+    assert [a.word for a in await stage.ledger.append(lane, [bare])] == ["unreserved"]
+    await stage.ledger.recycle(lane, "t1")
+    _, answer = await send(stage, lane, "t1", nonce, "0xd")
+    assert answer.word == "unreserved"
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    assert view.depth == 0
+
+
+@promise
+async def reservation_means_nothing_to_a_lane_that_signs(stage: Stage) -> None:
+    lane = await stage.lane()
+    _, answer = await send(stage, lane, "t1", 7, "0xa")
+    assert answer.word == "unreserved"
+
+
+@promise
+async def bytes_at_a_number_the_chain_used_are_refused(stage: Stage) -> None:
+    lane = await keyless(stage)
+    nonce = await reserve(stage, lane, "t1")
+    await reserve(stage, lane, "t2", nonce + 1)
+    _, answer = await send(stage, lane, "t1", nonce, "0xa")
+    assert (answer.word, answer.cursor) == ("used", nonce + 2)
+    fence = await owned(stage, lane)
+    await stage.ledger.settle(fence, [], nonce + 1)
+    _, answer = await send(stage, lane, "t2", nonce + 1, "0xb")
+    assert answer.word == "used"
+
+
+# -- write-ahead
+
+
+@promise
+async def given_bytes_are_written_ahead_whatever_their_number(stage: Stage) -> None:
+    """Numbers arrive in any order, and reservations move the counter meanwhile."""
+    lane = await keyless(stage)
+    low = await reserve(stage, lane, "t1")
+    high, _ = await sent(stage, lane, "t2", "0xb")
+    fence = await owned(stage, lane)
+    [taken] = await stage.ledger.take(fence, 9)
+    assert await stage.ledger.record_attempts(fence, 0, [given(high, taken.stream_id)]) == low + 2
+    entry, _ = await send(stage, lane, "t1", low, "0xa")
+    replaced, _ = await send(stage, lane, "t1", low, "0xc")
+    await reserve(stage, lane, "t3")
+    batch = [given(e, t.stream_id) for e, t in zip((entry, replaced), await stage.ledger.take(fence, 9), strict=True)]
+    for _ in range(2):
+        assert await stage.ledger.record_attempts(fence, 0, batch) == low + 3
+    records = await stage.ledger.unfinished(fence)
+    assert sorted(a.hash for r in records for a in r.attempts) == ["0xa", "0xb", "0xc"]
+    assert {r.status for r in records} == {Status.INFLIGHT}
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    assert (view.cursor, view.signed_upto) == (low + 3, batch[-1].stream_id)
+
+
+@promise
+async def given_bytes_are_a_prefix_of_the_queue(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await sent(stage, lane, "t1", "0xa")
+    second, _ = await sent(stage, lane, "t2", "0xb")
+    fence = await owned(stage, lane)
+    taken = await stage.ledger.take(fence, 9)
+    with pytest.raises(Refused, match="oldest"):
+        await stage.ledger.record_attempts(fence, 0, [given(second, taken[1].stream_id)])
+
+
+@promise
+async def keyless_lane_signs_nothing_and_others_are_given_nothing(stage: Stage) -> None:
+    lane = await keyless(stage)
+    entry, nonce = await sent(stage, lane, "t1", "0xa")
+    fence = await owned(stage, lane)
+    [taken] = await stage.ledger.take(fence, 9)
+    with pytest.raises(Refused, match="does not take"):
+        await stage.ledger.record_attempts(fence, nonce + 1, [given(entry, taken.stream_id, Purpose.FIRST)])
+    await stage.ledger.record_attempts(fence, nonce + 1, [given(entry, taken.stream_id)])
+    for purpose in (Purpose.REPLACE, Purpose.NOOP, Purpose.RESIGN):
+        write = stage.write(entry, nonce, purpose, hash="0xz", deaths=[f"{nonce}:0xa"])
+        with pytest.raises(Refused, match="does not take"):
+            await stage.ledger.record_attempts(fence, nonce + 1, [write])
+    signing = await stage.own(await stage.lane())
+    await stage.queued(signing.lane)
+    [other] = await stage.ledger.take(signing, 1)
+    write = stage.write(Entry(other.intent, other.life, 0), nonce, Purpose.GIVEN, stream_id=other.stream_id)
+    with pytest.raises(Refused, match="does not take"):
+        await stage.ledger.record_attempts(signing, await stage.cursor(signing.lane), [write])
+
+
+# -- turns
+
+
+@promise
+async def turns_are_granted_one_at_a_time_in_the_order_asked(stage: Stage) -> None:
+    lane = await keyless(stage)
+    first = await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)
+    assert (first.word, first.nonce, first.fence) == ("granted", SEED, 1)
+    waiting = [await stage.ledger.turn(lane, token, LONG_MS, None, SEED) for token in ("t2", "t3", "t2")]
+    assert [(t.word, t.ahead) for t in waiting] == [("waiting", 1), ("waiting", 2), ("waiting", 1)]
+    assert await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED) == first
+    book = await stage.ledger.book(lane)
+    assert (book.holder, book.waiting) == ("t1", 2)
+    assert (await stage.ledger.unlock(lane, "t1")).word == "recycled"
+    # t3 asks first, yet t2 was there before
+    assert (await stage.ledger.turn(lane, "t3", LONG_MS, None, SEED)).word == "waiting"
+    second = await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)
+    assert (second.word, second.nonce, second.fence) == ("granted", SEED, 2)
+
+
+@promise
+async def turn_that_ends_after_a_send_keeps_its_number(stage: Stage) -> None:
+    lane = await keyless(stage)
+    first = await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)
+    assert first.nonce is not None
+    _, answer = await send(stage, lane, "t1", first.nonce, "0xa")
+    assert answer.word == "appended"
+    assert (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).word == "waiting"
+    assert (await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)).word == "sent"
+    assert (await stage.ledger.recycle(lane, "t1")).word == "sent"
+    assert (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).word == "waiting"
+    assert (await stage.ledger.unlock(lane, "t1")).word == "sent"
+    second = await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)
+    assert (second.word, second.nonce) == ("granted", first.nonce + 1)
+
+
+@promise
+async def holder_whose_time_is_over_is_fenced_off(stage: Stage) -> None:
+    lane = await keyless(stage)
+    old = await stage.ledger.turn(lane, "t1", 1, None, SEED)
+    assert old.nonce is not None
+
+    async def granted() -> bool:
+        return (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).word == "granted"
+
+    await until(granted, every=0.001)
+    _, late = await send(stage, lane, "t1", old.nonce, "0xa")
+    assert late.word == "unreserved"
+    assert (await stage.ledger.unlock(lane, "t1")).word == "over"
+    assert (await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)).word == "over"
+    assert (await stage.ledger.book(lane)).holder == "t2"
+
+
+@promise
+async def turn_of_a_sender_that_never_unlocks_ends(stage: Stage) -> None:
+    lane = await keyless(stage)
+    first = await stage.ledger.turn(lane, "t1", 30, None, SEED)
+    assert first.nonce is not None
+    _, answer = await send(stage, lane, "t1", first.nonce, "0xa")
+    if answer.word == "appended":  # else a slow machine let it expire before
+
+        async def granted() -> bool:
+            return (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).nonce == SEED + 1
+
+        await until(granted, every=0.001)
+
+
+@promise
+async def place_in_line_can_be_left(stage: Stage) -> None:
+    lane = await keyless(stage)
+    for token in ("t1", "t2", "t3"):
+        await stage.ledger.turn(lane, token, LONG_MS, None, SEED)
+    assert (await stage.ledger.recycle(lane, "t2")).word == "over"
+    assert (await stage.ledger.unlock(lane, "t2")).word == "recycled"
+    assert (await stage.ledger.turn(lane, "t3", LONG_MS, None, SEED)).ahead == 1
+    assert (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).word == "over"
+
+
+@promise
+async def reservation_that_is_no_turn_is_not_unlocked(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1")
+    await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)
+    assert (await stage.ledger.unlock(lane, "t1")).word == "over"
+    assert (await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)).word == "over"
+    assert await reserve(stage, lane, "t1") == SEED
+    assert (await stage.ledger.recycle(lane, "t2")).word == "recycled"
+    assert (await stage.ledger.turn(lane, "t3", LONG_MS, None, SEED)).word == "granted"
+
+
+@promise
+async def book_tells_gaps_below_what_was_sent(stage: Stage) -> None:
+    lane = await keyless(stage)
+    for n in range(2):
+        await reserve(stage, lane, f"t{n}")
+    await sent(stage, lane, "t2", "0xa")
+    await reserve(stage, lane, "t3")
+    for n in (0, 3):
+        await stage.ledger.recycle(lane, f"t{n}")
+    book = await stage.ledger.book(lane)
+    assert (book.gaps, book.reuse) == ([SEED], (SEED, SEED + 3))
+    assert [(r.nonce, r.state) for r in book.reserved] == [(SEED + 1, "reserved"), (SEED + 2, "sent")]
+    assert book.checked_at == 0
+    await stage.ledger.checked(lane)
+    assert 0 < (await stage.ledger.book(lane)).checked_at <= await stage.ledger.now_ms()
