@@ -60,7 +60,7 @@ HOMES = [
         "retire_home", "if final ~= '' then", "if false then", "retire_of_a_record_that_ended_otherwise_changes_nothing"
     ),
     Guard("retire_home", "redis.call('SETRANGE', key, 0, string.sub(home, 1, 1))", "", REPLAY),
-    Guard("retire_home", "redis.call('ZREM', open, '')", "", _full("settle_and_retire")),
+    Guard("retire_home", "redis.call('ZREM', KEYS[2], '')", "", _full("settle_and_retire")),
     Guard("retire_home", ", 'PX', ARGV[1])", ")", "homes_and_tombstones_expire"),
     Guard("forget", "final ~= '' or ", "", "forget_deletes_only_the_claim_that_was_read"),
     Guard("forget", "life ~= ARGV[2] or ", "", "forget_deletes_only_the_claim_that_was_read"),
@@ -347,13 +347,20 @@ ENDS = [
     ),
     Guard(
         "settle",
-        "not string.find(allowed, ' ' .. before .. ' ', 1, true) or ",
+        "not string.find(allowed, ' ' .. before .. ' ', 1, true)\n    or ",
         "",
         "settle_follows_the_table_of_transitions",
     ),
-    Guard("settle", " or not proven(KEYS[i], name, status, deaths)", "", "done_names_an_attempt_that_was_recorded"),
-    Guard("settle", "status ~= 'cancelled' and blob", "blob", "cancelled_never_names_an_effect_that_landed"),
-    Guard("settle", "blob and string.match(blob, '^(%a+)') ~= 'noop'", "blob", "noop_is_never_judged_as_the_outcome"),
+    Guard(
+        "settle",
+        "or not proven(KEYS[i], name, status, deaths, record[5])",
+        "",
+        "done_names_an_attempt_that_was_recorded",
+    ),
+    Guard("settle", "status ~= 'cancelled' and landed", "landed", "cancelled_never_names_an_effect_that_landed"),
+    Guard(
+        "settle", "landed and string.match(landed, '^(%a+)') ~= 'noop'", "landed", "noop_is_never_judged_as_the_outcome"
+    ),
     Guard("settle", "if status == 'done' then return false end", "", "done_names_an_attempt_that_was_recorded"),
     Guard(
         "settle",

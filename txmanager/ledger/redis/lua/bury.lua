@@ -3,7 +3,7 @@
 -- Args   1 tombstone ms  then per record: id, life, status
 -- Reply  how many were buried now
 -- Why    a producer that paused between claim and append meets the tombstone, not an empty place
-local buried = 0
+local buried = {}
 for i = 2, #KEYS do
   local at = 2 + (i - 2) * 3
   local record = redis.call('HMGET', KEYS[i], 's', 'l')
@@ -11,8 +11,10 @@ for i = 2, #KEYS do
     redis.call('DEL', KEYS[i])
     redis.call('HSET', KEYS[i], 's', 'retired', 'l', ARGV[at + 1])
     redis.call('PEXPIRE', KEYS[i], ARGV[1])
-    redis.call('SREM', KEYS[1], ARGV[at])
-    buried = buried + 1
+    buried[#buried + 1] = ARGV[at]
   end
 end
-return buried
+for from = 1, #buried, 500 do -- what Lua can unpack has a limit
+  redis.call('SREM', KEYS[1], unpack(buried, from, math.min(from + 499, #buried)))
+end
+return #buried

@@ -27,9 +27,14 @@ end
 local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto', 'keyless')
 local recorded = 0
 for _, write in ipairs(writes) do
-  local fields = redis.call('HGETALL', write.key)
   local record = {}
-  for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+  if write.purpose == 'first' then -- a queued intent has no attempts: three fields tell all
+    local read = redis.call('HMGET', write.key, 's', 'l', write.field)
+    record['s'], record['l'], record[write.field] = read[1], read[2], read[3] or nil
+  else
+    local fields = redis.call('HGETALL', write.key)
+    for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+  end
   write.record = record
   if record['l'] == write.life and record[write.field] then recorded = recorded + 1 end
 end

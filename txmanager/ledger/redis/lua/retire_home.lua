@@ -5,7 +5,6 @@
 -- Why    a key used again after its retention has another life: its past must not overwrite it
 local function retire(key, open, id, fingerprint, life, lane, born, record)
   local home = redis.call('GET', key)
-  redis.call('ZREM', open, '') -- a write that needs no memory, so that a full server lets the script pass
   if home then
     local living, final = string.match(home, '^%S+ (%S+) %S+ %S+\n?(.*)$')
     if living ~= life then return 'other_life' end
@@ -18,6 +17,7 @@ local function retire(key, open, id, fingerprint, life, lane, born, record)
   redis.call('SET', key, fingerprint .. ' ' .. life .. ' ' .. born .. ' ' .. lane .. '\n' .. record, 'PX', ARGV[1])
   return 'kept'
 end
+redis.call('ZREM', KEYS[2], '') -- a write that needs no memory, so that a full server lets the script pass
 local replies = {}
 for i = 1, #KEYS / 2 do
   local at = 6 * i + 1

@@ -16,11 +16,8 @@ redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must s
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 local replies, at, now, finals, sids = {'ok'}, 5, digits(clock()), {}, {}
 
-local function proven(key, name, status, deaths)
-  if name ~= '' then
-    local blob = redis.call('HGET', key, 'a:' .. name)
-    return status ~= 'cancelled' and blob and string.match(blob, '^(%a+)') ~= 'noop'
-  end
+local function proven(key, name, status, deaths, landed)
+  if name ~= '' then return status ~= 'cancelled' and landed and string.match(landed, '^(%a+)') ~= 'noop' end
   if status == 'done' then return false end
   local known = {}
   for _, field in ipairs(redis.call('HKEYS', key)) do known[field] = true end
@@ -40,13 +37,14 @@ for i = 6, #KEYS do
   local deaths, count = {}, tonumber(ARGV[at + 8])
   for d = 1, count do deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d] end
   at = at + 9 + 2 * count
-  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd')
+  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name)
   local before = record[1]
   if before == 'retired' or record[2] ~= life then
     replies[#replies + 1] = {'gone'}
   elseif before == 'done' or before == 'failed' or before == 'cancelled' then
     replies[#replies + 1] = {before == status and 'already' or 'conflict', before}
-  elseif not string.find(allowed, ' ' .. before .. ' ', 1, true) or not proven(KEYS[i], name, status, deaths) then
+  elseif not string.find(allowed, ' ' .. before .. ' ', 1, true)
+    or not proven(KEYS[i], name, status, deaths, record[5]) then
     replies[#replies + 1] = {'refused', before}
   else
     for death, proof in pairs(deaths) do
