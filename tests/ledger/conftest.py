@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,10 @@ def memory_stage() -> Stage:
     async def expire(what: str, id: IntentId | None = None, lane: str = "") -> None:
         if what == "schema":
             ledger.stores[lane].schema += 1
+        elif what == "deadlines":
+            store = ledger.stores[lane]
+            store.held = {token: replace(held, till=1) for token, held in store.held.items()}
+            store.turn_until = 1
         elif what == "home":
             assert id is not None
             ledger.homes._homes.pop(id, None)
@@ -52,6 +57,12 @@ async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[St
         keys = Keys(prefix)
         if what == "schema":
             await ledger.runner.plain(keys.lane(lane), ("HINCRBY", keys.lane(lane), "schema", 1))
+            return
+        if what == "deadlines":
+            key = keys.reservation_deadlines(lane)
+            [tokens] = await ledger.runner.plain(key, ("ZRANGE", key, 0, -1))
+            pokes = (("ZADD", key, 1, token) for token in tokens)
+            await ledger.runner.plain(key, *pokes, ("HSET", keys.lane(lane), "turn_until", "1"))
             return
         assert id is not None
         key = keys.home(id) if what == "home" else keys.record(lane, id)

@@ -23,7 +23,8 @@ class Stage:
     ledger: Ledger
     expire: Callable[..., Any]
     """`await expire("home", id)` or `expire("tombstone", id, lane)`: the moment its time is over.
-    `expire("schema", lane=lane)`: the moment an operator raised the lane's schema above ours."""
+    `expire("schema", lane=lane)`: the moment an operator raised the lane's schema above ours.
+    `expire("deadlines", lane=lane)`: the moment every reservation's, place's and turn's time is over."""
     again: Callable[..., Ledger]
     """Another client of the same store; keyword arguments as of the backend."""
     names: itertools.count[int] = field(default_factory=lambda: itertools.count(1))

@@ -8,11 +8,14 @@ import re
 import pytest
 
 from tests.ledger.conftest import redis_stage
-from tests.ledger.guards import GUARDS, Guard
+from tests.ledger.guards import GUARDS as OTHERS
+from tests.ledger.guards import Guard
+from tests.ledger.number_guards import NUMBERS
 from tests.ledger.promises import PROMISES
 from tests.ledger.promises.redis_only import REDIS_PROMISES, redis_of
 from txmanager.ledger.redis.scripts import build, names, script
 
+GUARDS = [*OTHERS, *NUMBERS]
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0
 """A promise that waits for what a mutant prevents is broken, too."""

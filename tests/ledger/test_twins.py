@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,10 +17,12 @@ from tests.ledger.stage import BASE, POOL
 from tests.ledger.twins import Side, Twins
 from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry, Member, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, Intent, LaneSpec, Outcome, Purpose, Record, failure, new_intent
+from txmanager.core.reservations import Use
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis.scripts import build, script
 
 LANES = ["near:net:a:1", "near:net:b:2"]
+KEYLESS = "evm:1:0xaa"
 KEYS = [f"key{n}" for n in range(5)]
 TOKENS = ["t1", "t2", "t3"]
 DAY_MS = 24 * 3600 * 1000
@@ -36,6 +38,8 @@ states = st.sampled_from([LaneState.ACTIVE] * 4 + list(LaneState))
 ages = st.sampled_from([0, 0, APPEND_WITHIN_MS * 2, -APPEND_WITHIN_MS * 2])
 statuses = st.sampled_from([Status.DONE, Status.FAILED, Status.CANCELLED])
 purposes = st.sampled_from(list(Purpose))
+holders = st.sampled_from([f"holder{n}" for n in range(6)])
+counts = st.sampled_from([None, 7, 7, 9, 11])
 LATER = [Purpose.RESIGN, Purpose.RESIGN, Purpose.REPLACE, Purpose.NOOP]
 MISTAKES = ["none", "none", "none", "record", "purpose", "nonce", "proof", "proof", "life", "cursor"]
 
@@ -54,6 +58,7 @@ class Walk(RuleBasedStateMachine):
             self.register(lane)
             self.lease(lane, "t1")
         self.submit(KEYS[:3], LANES[0], "life1")
+        self.keyless()
 
     def teardown(self) -> None:
         self.twins.close()
@@ -266,6 +271,63 @@ class Walk(RuleBasedStateMachine):
             record = data.draw(st.sampled_from(known))
             self.twins.ask("answer", lambda s: s.ledger.answer(fence, record.id, record.life))
 
+    # -- keyless lanes
+
+    def keyless(self) -> None:
+        self.twins.ask("register", lambda s: s.ledger.register(LaneSpec(KEYLESS, POOL, 0, 40, keyless=True)))
+
+    @rule(token=holders, chain=counts, seed=counts, line=st.booleans())
+    def hand_out(self, token: str, chain: int | None, seed: int | None, line: bool) -> None:
+        def question(s: Side) -> Awaitable[object]:
+            return (s.ledger.turn if line else s.ledger.reserve)(KEYLESS, token, DAY_MS, chain, seed)
+
+        self.twins.ask("hand_out", question)
+
+    @rule(token=holders, unlock=st.booleans())
+    def give_back(self, token: str, unlock: bool) -> None:
+        self.twins.ask("give_back", lambda s: (s.ledger.unlock if unlock else s.ledger.recycle)(KEYLESS, token))
+
+    @rule(token=holders, off=st.sampled_from([0, 0, 0, 1]), hash=st.sampled_from(["0xa", "0xb", "0xc", "0xd"]))
+    def send_raw(self, token: str, off: int, hash: str) -> None:
+        """Bytes at the number that the token holds, or beside it; write them ahead, as a worker does."""
+        store = self.twins.memory.stores[KEYLESS]
+        held = store.held.get(token)
+        use = Use(token, (held.nonce if held else 7) + off, hash)
+
+        async def question(s: Side) -> object:
+            i = intent(f"raw:{hash}")
+            [c] = await s.ledger.claim([Claim(i.id, i.fingerprint, KEYLESS, "life")])
+            if c.word not in ("claimed", "renewed"):
+                return c.word
+            [answer] = await s.ledger.append(KEYLESS, [Entry(i, c.life, c.born, use)])
+            lease = await s.ledger.lease(KEYLESS, "w", "t", DAY_MS)
+            if lease.fence is None:
+                return answer, lease.word
+            taken = await s.ledger.take(lease.fence, 9)
+            batch = [
+                WriteAhead(t.intent.id, t.life, t.stream_id, self.attempt(use.nonce, t.intent.id.key, Purpose.GIVEN))
+                for t in taken
+            ]
+            if batch:
+                return answer, await s.ledger.record_attempts(lease.fence, 0, batch)
+            return answer
+
+        self.twins.ask("send_raw", question)
+
+    def lands(self, landed: int) -> None:
+        async def question(s: Side) -> object:
+            lease = await s.ledger.lease(KEYLESS, "w", "t", DAY_MS)
+            return lease.word if lease.fence is None else await s.ledger.settle(lease.fence, [], landed)
+
+        self.twins.ask("lands", question)
+
+    def times_are_over(self) -> None:
+        async def question(s: Side) -> object:
+            await s.poke("deadlines", KEYLESS)
+            return await s.ledger.expire(KEYLESS)
+
+        self.twins.ask("expire", question)
+
     # -- ends
 
     @rule(lane=lanes, twice=st.booleans())
@@ -296,6 +358,9 @@ class Walk(RuleBasedStateMachine):
             return  # one lane stays, or long walks have nowhere to go
         self.twins.ask("set_lane", lambda s: s.ledger.set_lane(lane, state, reason))
 
+    def set_keyless(self, state: LaneState) -> None:
+        self.twins.ask("set_lane", lambda s: s.ledger.set_lane(KEYLESS, state))
+
     def owner_sets_lane(self, data: st.DataObject, state: LaneState) -> None:
         fence = self.fence(data)
         self.twins.ask("set_lane", lambda s: s.ledger.set_lane(fence.lane, state, fence=fence))
@@ -319,10 +384,13 @@ class Walk(RuleBasedStateMachine):
             async def finals(lane: str) -> list[Record]:
                 return sorted(await s.ledger.unretired(lane, 99), key=lambda r: r.id)
 
-            per_lane = [(s.ledger.lane(lane), s.ledger.events(lane, count=1000), finals(lane)) for lane in LANES]
+            per_lane = [
+                (s.ledger.lane(lane), s.ledger.events(lane, count=1000), finals(lane)) for lane in (*LANES, KEYLESS)
+            ]
             reads = [s.ledger.read(intent(key).id) for key in KEYS]
             routes = sorted(await s.ledger.routes(), key=lambda route: route.lane)
-            return routes, await asyncio.gather(*itertools.chain(*per_lane), *reads)
+            book = await s.ledger.book(KEYLESS)
+            return book, routes, await asyncio.gather(*itertools.chain(*per_lane), *reads)
 
         self.twins.ask("views", question)
 
@@ -343,6 +411,10 @@ RARELY: dict[Callable[..., None], list[st.SearchStrategy[Any] | None]] = {
     Walk.unfinished: [None],
     Walk.append: [keys, lanes, lives, ages],
     Walk.claim: [keys, variants, lanes, lives],
+    Walk.keyless: [],
+    Walk.times_are_over: [],
+    Walk.lands: [st.sampled_from([7, 9, 10, 12])],
+    Walk.set_keyless: [st.sampled_from([LaneState.ACTIVE] * 3 + [LaneState.PAUSED, LaneState.QUARANTINED])],
 }
 """None stands for the source of further choices."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from txmanager.core.errors import TxManagerError
@@ -13,7 +14,7 @@ from txmanager.core.models import IntentId
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 
-TIMES = frozenset({"born", "at", "created_at", "updated_at", "oldest_ms", "lease_ms", "left_ms"})
+TIMES = frozenset({"born", "at", "created_at", "updated_at", "oldest_ms", "lease_ms", "left_ms", "until", "checked_at"})
 """Two clocks: only whether there is a time can be compared."""
 NAMES = frozenset({"stream_id", "signed_upto", "last_id", "replication_id", "found_replication_id"})
 """Made by the server: compared by the order in which they were first seen."""
@@ -115,6 +116,10 @@ def _memory_poke(ledger: MemoryLedger) -> Callable[..., Awaitable[None]]:
     async def poke(what: str, lane: str = "", id: IntentId | None = None) -> None:
         if what == "lease" and lane in ledger.stores:
             ledger.stores[lane].lease_until = 0
+        elif what == "deadlines":
+            store = ledger.stores[lane]
+            store.held = {token: replace(held, till=1) for token, held in store.held.items()}
+            store.turn_until = 1
         elif what == "home" and id is not None:
             ledger.homes._homes.pop(id, None)
         elif what == "tombstone" and id is not None and lane in ledger.stores:
@@ -131,6 +136,11 @@ def _redis_poke(ledger: RedisLedger) -> Callable[..., Awaitable[None]]:
             [known] = await ledger.runner.plain(key, ("HEXISTS", key, "until"))
             if known:
                 await ledger.runner.plain(key, ("HSET", key, "until", "0"))
+        elif what == "deadlines":
+            key = keys.reservation_deadlines(lane)
+            [tokens] = await ledger.runner.plain(key, ("ZRANGE", key, 0, -1))
+            pokes = (("ZADD", key, 1, token) for token in tokens)
+            await ledger.runner.plain(key, *pokes, ("HSET", keys.lane(lane), "turn_until", "1"))
         elif what == "home" and id is not None:
             await ledger.runner.plain(keys.home(id), ("DEL", keys.home(id)))
             await ledger.runner.plain(keys.home(id), ("ZREM", keys.open_claims(id.home), str(id)))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.ledger.promises.attempts import other, resign, taken
 from tests.ledger.promises.registry import Promise
+from tests.ledger.promises.reservations import keyless, send
 from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
+from tests.waiting import until
 from txmanager.core.errors import MemoryFull
 from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
 from txmanager.core.models import IntentId, LaneSpec, Outcome, Purpose, failure
@@ -492,3 +495,45 @@ async def resolve_script_finds_only_the_life_it_was_read_with(stage: Stage) -> N
     keys = [ledger._keys.lane(fence.lane), ledger._keys.record(fence.lane, write.id)]
     assert await ledger.runner.run("resolve", keys, ("another", "{}", "wake")) == [b"gone"]
     assert (await stage.read(write)).directive is None
+
+
+# -- keyless lanes
+
+
+@redis_promise
+async def replay_of_every_reservation_writes(stage: Stage) -> None:
+    """As above: a number that was told and is not on the replica goes to two callers after a fail-over."""
+    ledger, lane = redis_of(stage), await keyless(stage)
+    for token in ("t1", "t2", "t3"):
+        await ledger.reserve(lane, token, LONG_MS, None, 7)
+    await ledger.recycle(lane, "t2")
+    await send(stage, lane, "t3", 9, "0xa")
+    await ledger.turn(lane, "t4", LONG_MS)
+    calls: list[Callable[[], Awaitable[object]]] = [
+        *(partial(ledger.reserve, lane, token, LONG_MS) for token in ("t1", "t2", "t3")),
+        *(partial(ledger.turn, lane, token, LONG_MS) for token in ("t2", "t3", "t4", "t5", "t5")),
+        *(partial(ledger.recycle, lane, token) for token in ("t2", "t3", "nobody")),
+        partial(ledger.unlock, lane, "t1"),
+    ]
+    for call in calls:
+        before = await dirty(ledger)
+        await call()
+        assert await dirty(ledger) > before
+
+
+@under_full_memory
+async def numbers_be_taken_back(stage: Stage) -> Callable[[], Awaitable[object]]:
+    lane = await keyless(stage)
+    for token in ("t1", "t2"):
+        await stage.ledger.reserve(lane, token, LONG_MS, None, 7)
+    await stage.ledger.reserve(lane, "t3", 1, None, 7)
+
+    async def act() -> None:
+        async def expired() -> bool:
+            return await stage.ledger.expire(lane) > 0
+
+        await until(expired, every=0.001)
+        assert (await stage.ledger.recycle(lane, "t1")).word == "recycled"
+        await stage.ledger.checked(lane)
+
+    return act

@@ -9,7 +9,7 @@ import pytest
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import LONG_MS, POOL, Stage
 from tests.waiting import until
-from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, Refused
+from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, Refused, RolledBack
 from txmanager.core.ledger import Appended, Entry, WriteAhead
 from txmanager.core.models import Attempt, Fence, LaneSpec, Purpose
 from txmanager.core.reservations import Use
@@ -32,13 +32,10 @@ async def reserve(stage: Stage, lane: str, token: str, chain: int | None = None,
     return answer.nonce
 
 
-async def expired(stage: Stage, lane: str) -> None:
-    """Until the server's clock has taken an unused number back."""
-
-    async def moved() -> bool:
-        return await stage.ledger.expire(lane) > 0
-
-    await until(moved, every=0.001)
+async def expired(stage: Stage, lane: str) -> int:
+    """All times are over; answers how many numbers went back."""
+    await stage.expire("deadlines", lane=lane)
+    return await stage.ledger.expire(lane)
 
 
 async def send(stage: Stage, lane: str, token: str, nonce: int, hash: str) -> tuple[Entry, Appended]:
@@ -177,6 +174,14 @@ async def bad_reservation_is_refused_by_field(stage: Stage) -> None:
         await stage.ledger.reserve(lane, "t", LONG_MS, 2**63, SEED)
 
 
+@promise
+async def numbers_of_other_lengths_raise_the_counter(stage: Stage) -> None:
+    lane = await keyless(stage)
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, 9, 9)).nonce == 9
+    assert (await stage.ledger.reserve(lane, "t2", LONG_MS, 100)).nonce == 100
+    assert (await stage.ledger.reserve(lane, "t3", LONG_MS, 20)).nonce == 101
+
+
 # -- recycle and expiry
 
 
@@ -219,6 +224,23 @@ async def late_duplicate_recycle_changes_nothing(stage: Stage) -> None:
 
 
 @promise
+async def recycle_of_one_leaves_the_turn_of_another(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)
+    await reserve(stage, lane, "t2")
+    await stage.ledger.recycle(lane, "t2")
+    assert (await stage.ledger.book(lane)).holder == "t1"
+
+
+@promise
+async def expired_token_is_told_from_a_new_one(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1")
+    assert await expired(stage, lane) == 1
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, None, SEED)).word == "over"
+
+
+@promise
 async def number_that_may_have_been_sent_is_never_recycled(stage: Stage) -> None:
     lane = await keyless(stage)
     _, nonce = await sent(stage, lane, "t1", "0xa")
@@ -233,21 +255,48 @@ async def number_that_may_have_been_sent_is_never_recycled(stage: Stage) -> None
 @promise
 async def number_that_may_have_been_sent_never_expires(stage: Stage) -> None:
     lane = await keyless(stage)
-    nonce = await reserve(stage, lane, "t1", ttl_ms=20)
-    _, answer = await send(stage, lane, "t1", nonce, "0xa")
-    if answer.word == "appended":  # else a slow machine let it expire before
-        await reserve(stage, lane, "t2", ttl_ms=21)
-        await expired(stage, lane)
-        assert (await stage.ledger.book(lane)).reuse == (nonce + 1,)
-        assert [r.nonce for r in (await stage.ledger.book(lane)).reserved] == [nonce]
+    _, nonce = await sent(stage, lane, "t1", "0xa")
+    await reserve(stage, lane, "t2")
+    assert await expired(stage, lane) == 1
+    book = await stage.ledger.book(lane)
+    assert (book.reuse, [r.nonce for r in book.reserved]) == ((nonce + 1,), [nonce])
+
+
+@promise
+async def sent_number_is_remembered_until_it_is_final(stage: Stage) -> None:
+    lane = await keyless(stage)
+    fence = await owned(stage, lane)
+    for token in ("t1", "t2"):
+        await sent(stage, lane, token, f"0x{token}")
+    await expired(stage, lane)
+    await stage.ledger.settle(fence, [], SEED)
+    assert len((await stage.ledger.book(lane)).reserved) == 2
+    await expired(stage, lane)
+    assert [r.token for r in (await stage.ledger.book(lane)).reserved] == ["t2"]
+
+
+@promise
+async def token_that_is_long_over_is_forgotten(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1")
+    await stage.ledger.recycle(lane, "t1")
+    assert await stage.ledger.expire(lane) == 0
+    assert (await stage.ledger.reserve(lane, "t1", LONG_MS, None, SEED)).word == "over"
+    assert await expired(stage, lane) == 0
+    assert await reserve(stage, lane, "t1") == SEED
 
 
 @promise
 async def unused_reservation_expires_and_its_number_is_reused(stage: Stage) -> None:
     lane = await keyless(stage)
     await reserve(stage, lane, "t2")
+    assert await stage.ledger.expire(lane) == 0
     nonce = await reserve(stage, lane, "t1", ttl_ms=1)
-    await expired(stage, lane)
+
+    async def moved() -> bool:
+        return await stage.ledger.expire(lane) == 1  # by the server's own clock
+
+    await until(moved, every=0.001)
     assert await stage.ledger.expire(lane) == 0
     assert (await stage.ledger.recycle(lane, "t1")).word == "over"
     _, answer = await send(stage, lane, "t1", nonce, "0xa")
@@ -258,12 +307,8 @@ async def unused_reservation_expires_and_its_number_is_reused(stage: Stage) -> N
 @promise
 async def reserve_takes_back_what_expired_by_itself(stage: Stage) -> None:
     lane = await keyless(stage)
-    await reserve(stage, lane, "t1", ttl_ms=1)
-
-    async def over() -> bool:
-        return await stage.ledger.now_ms() > (await stage.ledger.book(lane)).reserved[0].until
-
-    await until(over, every=0.001)
+    await reserve(stage, lane, "t1")
+    await stage.expire("deadlines", lane=lane)
     assert await reserve(stage, lane, "t2") == SEED
 
 
@@ -273,10 +318,10 @@ async def number_the_chain_used_is_not_reused(stage: Stage) -> None:
     for n in range(3):
         await reserve(stage, lane, f"t{n}")
     await stage.ledger.recycle(lane, "t0")
-    await reserve(stage, lane, "t3", SEED + 1)  # somebody else used the first number
+    assert await reserve(stage, lane, "t3", SEED + 1) == SEED + 3  # somebody else used the first number
     await stage.ledger.recycle(lane, "t1")
     assert (await stage.ledger.book(lane)).reuse == (SEED + 1,)
-    await reserve(stage, lane, "t4", SEED + 3)
+    assert await reserve(stage, lane, "t4", SEED + 3) == SEED + 4
     await stage.ledger.recycle(lane, "t2")
     assert (await stage.ledger.book(lane)).reuse == ()
 
@@ -454,13 +499,11 @@ async def turn_that_ends_after_a_send_keeps_its_number(stage: Stage) -> None:
 @promise
 async def holder_whose_time_is_over_is_fenced_off(stage: Stage) -> None:
     lane = await keyless(stage)
-    old = await stage.ledger.turn(lane, "t1", 1, None, SEED)
+    old = await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)
     assert old.nonce is not None
-
-    async def granted() -> bool:
-        return (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).word == "granted"
-
-    await until(granted, every=0.001)
+    await stage.expire("deadlines", lane=lane)
+    new = await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)
+    assert (new.word, new.nonce, new.fence) == ("granted", old.nonce, old.fence + 1)
     _, late = await send(stage, lane, "t1", old.nonce, "0xa")
     assert late.word == "unreserved"
     assert (await stage.ledger.unlock(lane, "t1")).word == "over"
@@ -471,15 +514,39 @@ async def holder_whose_time_is_over_is_fenced_off(stage: Stage) -> None:
 @promise
 async def turn_of_a_sender_that_never_unlocks_ends(stage: Stage) -> None:
     lane = await keyless(stage)
-    first = await stage.ledger.turn(lane, "t1", 30, None, SEED)
+    first = await stage.ledger.turn(lane, "t1", LONG_MS, None, SEED)
     assert first.nonce is not None
-    _, answer = await send(stage, lane, "t1", first.nonce, "0xa")
-    if answer.word == "appended":  # else a slow machine let it expire before
+    await send(stage, lane, "t1", first.nonce, "0xa")
+    await stage.expire("deadlines", lane=lane)
+    second = await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)
+    assert (second.word, second.nonce) == ("granted", first.nonce + 1)
 
-        async def granted() -> bool:
-            return (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).nonce == SEED + 1
 
-        await until(granted, every=0.001)
+@promise
+async def whoever_stops_asking_loses_the_place_in_line(stage: Stage) -> None:
+    lane = await keyless(stage)
+    for token in ("t1", "t2", "t3"):
+        await stage.ledger.turn(lane, token, LONG_MS, None, SEED)
+    await stage.expire("deadlines", lane=lane)
+    assert (await stage.ledger.turn(lane, "t3", LONG_MS, None, SEED)).word == "granted"
+    assert (await stage.ledger.turn(lane, "t2", LONG_MS, None, SEED)).ahead == 1
+
+
+@promise
+async def nothing_is_handed_out_on_a_server_with_another_history(stage: Stage) -> None:
+    """A number that was handed out may be forgotten there."""
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t1")
+    fence = await owned(stage, lane)
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    for call in (stage.ledger.reserve, stage.ledger.turn):
+        with pytest.raises(RolledBack):
+            await call(lane, "t2", LONG_MS, None, SEED)
+    assert await reserve(stage, lane, "t1") == SEED
+    await stage.ledger.vouch(fence, "elsewhere", view.replication_id)
+    assert await reserve(stage, lane, "t2") == SEED + 1
 
 
 @promise

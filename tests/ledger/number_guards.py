@@ -1,0 +1,272 @@
+"""The guards of the scripts that hand out numbers, as `guards.py` has them for the others."""
+
+from __future__ import annotations
+
+from tests.ledger.guards import Guard
+
+REPLAY = "replay_of_every_reservation_writes"
+FULL = "full_server_lets_numbers_be_taken_back"
+STOPPED = "if why then return why end"
+TOUCH = "redis.call('HINCRBY', KEYS[1], 'touch', 1)"
+UNKNOWN = "if redis.call('HEXISTS', KEYS[1], 'state') == 0 then return"
+ORDER = "if #a ~= #b then return #a < #b end"
+
+HANDED_OUT = [
+    ("if not lane[1] then return {'unknown'} end", "", "lane_that_signs_hands_out_no_numbers"),
+    ("if lane[2] ~= '1' then return {'signing'} end", "", "lane_that_signs_hands_out_no_numbers"),
+    (
+        "if lane[3] ~= found then return {'rolled_back', lane[3], found} end",
+        "",
+        "nothing_is_handed_out_on_a_server_with_another_history",
+    ),
+    ("if lane[1] ~= 'active' and lane[1] ~= 'paused' then", "if false then", "stopped_lane_hands_out_nothing"),
+    ("lane[1] ~= 'active' and ", "", "reservations_are_distinct_and_consecutive_from_the_seed"),
+    (" and lane[1] ~= 'paused' then", " then", "stopped_lane_hands_out_nothing"),
+    (STOPPED, "", "stopped_lane_hands_out_nothing"),
+    ("if not floor or below(floor, chain) then", "if true then", "stale_count_of_the_chain_never_lowers_the_counter"),
+    ("not floor or ", "floor and ", "number_the_chain_used_is_not_reused"),
+    ("if below(cursor, chain) then", "if true then", "stale_count_of_the_chain_never_lowers_the_counter"),
+    ("if below(cursor, chain) then", "if false then", "higher_count_of_the_chain_raises_the_counter_and_is_told"),
+    ("lane[1] or '', chain", "'', chain", "higher_count_of_the_chain_raises_the_counter_and_is_told"),
+    ("lane[1] or seed", "seed", "reservations_are_distinct_and_consecutive_from_the_seed"),
+    (" or not spent(nonce, floor, lane[3])", " or true", "number_the_chain_used_is_not_reused"),
+    ("  if not nonce then\n", "  if true then\n", "recycled_numbers_are_reused_lowest_first"),
+    (
+        "redis.call('HINCRBY', KEYS[1], 'cursor', 1)",
+        "redis.call('HSET', KEYS[1], 'cursor', tonumber(cursor) + 1)",
+        "reservations_are_distinct_and_consecutive_from_the_seed",
+    ),
+    ("expire(now)\nlocal nonce", "local nonce", "reserve_takes_back_what_expired_by_itself"),
+    (ORDER, "", "numbers_of_other_lengths_raise_the_counter"),
+]
+
+NUMBERS = [
+    *(Guard("reserve", *rest) for rest in HANDED_OUT),
+    Guard("reserve", "if entry then", "if false then", "same_token_gets_the_same_number_again"),
+    Guard("reserve", TOUCH, "", REPLAY),
+    Guard("reserve", "if entry.state == 'reserved' then", "if true then", "late_duplicate_recycle_changes_nothing"),
+    Guard(
+        "reserve",
+        "if entry.state == 'sent' then return {'sent', entry.nonce} end",
+        "",
+        "number_that_may_have_been_sent_is_never_recycled",
+    ),
+    Guard(
+        "reserve",
+        "if ARGV[4] == '' and not redis.call('HGET', KEYS[1], 'cursor') then return {'cold'} end",
+        "",
+        "cold_lane_asks_for_the_chains_count_first",
+    ),
+    # turns
+    Guard("turn", STOPPED, "", "stopped_lane_hands_out_nothing"),
+    Guard("turn", TOUCH, "", REPLAY),
+    Guard(
+        "turn",
+        "if lane[3] ~= found then return {'rolled_back', lane[3], found} end",
+        "",
+        "nothing_is_handed_out_on_a_server_with_another_history",
+    ),
+    Guard(
+        "turn",
+        "if ARGV[4] == '' and not redis.call('HGET', KEYS[1], 'cursor') then return {'cold'} end",
+        "",
+        "cold_lane_asks_for_the_chains_count_first",
+    ),
+    Guard(
+        "turn",
+        "if entry and entry.state ~= 'waiting' then",
+        "if false then",
+        "turns_are_granted_one_at_a_time_in_the_order_asked",
+    ),
+    Guard("turn", " and turn[1] == ARGV[1] then", " then", "reservation_that_is_no_turn_is_not_unlocked"),
+    Guard(
+        "turn",
+        "if entry.state == 'sent' then return {'sent', entry.nonce} end",
+        "",
+        "turn_that_ends_after_a_send_keeps_its_number",
+    ),
+    Guard("turn", "expire(now)\nif not", "if not", "holder_whose_time_is_over_is_fenced_off"),
+    Guard(
+        "turn",
+        "if not redis.call('ZSCORE', KEYS[5], ARGV[1]) then",
+        "if true then",
+        "turns_are_granted_one_at_a_time_in_the_order_asked",
+    ),
+    Guard(
+        "turn",
+        "if redis.call('HEXISTS', KEYS[1], 'turn') == 1 then before = before + 1 end",
+        "",
+        "turns_are_granted_one_at_a_time_in_the_order_asked",
+    ),
+    Guard("turn", "if before > 0 then", "if false then", "turns_are_granted_one_at_a_time_in_the_order_asked"),
+    Guard(
+        "turn",
+        "if lane[2] and tonumber(lane[2]) <= now then",
+        "if false then",
+        "turn_of_a_sender_that_never_unlocks_ends",
+    ),
+    Guard(
+        "turn",
+        "redis.call('HINCRBY', KEYS[1], 'turn_fence', 1)",
+        "redis.call('HSET', KEYS[1], 'turn_fence', 1)",
+        "holder_whose_time_is_over_is_fenced_off",
+    ),
+    # giving back
+    Guard("recycle", f"{UNKNOWN} {{'unknown'}} end", "", "lane_that_signs_hands_out_no_numbers"),
+    Guard("recycle", TOUCH, "", REPLAY),
+    Guard("recycle", "redis.call('HDEL', KEYS[1], 'settling')", "", FULL),
+    Guard("recycle", "if not entry or ", "if ", "late_duplicate_recycle_changes_nothing"),
+    Guard("recycle", " or entry.state == 'over' then", " then", "late_duplicate_recycle_changes_nothing"),
+    Guard("recycle", "if ARGV[2] ~= 'turn' then return {'over'} end", "", "place_in_line_can_be_left"),
+    Guard("recycle", "if entry.state == 'waiting' then", "if false then", "place_in_line_can_be_left"),
+    Guard(
+        "recycle",
+        "if ARGV[2] == 'turn' and not mine then return {'over'} end",
+        "",
+        "reservation_that_is_no_turn_is_not_unlocked",
+    ),
+    Guard(
+        "recycle",
+        "if entry.state == 'sent' then",
+        "if false then",
+        "number_that_may_have_been_sent_is_never_recycled",
+    ),
+    Guard(
+        "recycle",
+        "if ARGV[2] == 'turn' then redis.call('HDEL', KEYS[1], 'turn', 'turn_until') end",
+        "",
+        "turn_that_ends_after_a_send_keeps_its_number",
+    ),
+    Guard(
+        "recycle",
+        "if ARGV[2] == 'turn' then redis.call",
+        "if true then redis.call",
+        "turn_that_ends_after_a_send_keeps_its_number",
+    ),
+    Guard(
+        "recycle",
+        "if redis.call('HGET', KEYS[1], 'turn') == token then",
+        "if false then",
+        "turns_are_granted_one_at_a_time_in_the_order_asked",
+    ),
+    Guard(
+        "recycle",
+        "if redis.call('HGET', KEYS[1], 'turn') == token then",
+        "if true then",
+        "recycle_of_one_leaves_the_turn_of_another",
+    ),
+    Guard(
+        "recycle", "if not spent(nonce, lane[1], lane[2]) then", "if true then", "number_the_chain_used_is_not_reused"
+    ),
+    Guard("recycle", " or (landed and not below(landed, nonce))", "", "number_below_what_landed_is_not_reused"),
+    Guard("recycle", "padded(nonce))", "nonce)", "numbers_of_other_lengths_are_reused_in_their_order"),
+    # expiry
+    Guard("expire", f"{UNKNOWN} 'unknown' end", "", "lane_that_signs_hands_out_no_numbers"),
+    Guard("expire", "redis.call('HDEL', KEYS[1], 'settling')", "", FULL),
+    Guard("expire", "'-inf', digits(now)", "'-inf', '+inf'", "unused_reservation_expires_and_its_number_is_reused"),
+    Guard(
+        "expire", "if entry.state == 'reserved' then", "if true then", "number_that_may_have_been_sent_never_expires"
+    ),
+    Guard(
+        "expire",
+        "elseif entry.state == 'sent' and not spent(entry.nonce, nil, lane[1]) then",
+        "elseif false then",
+        "sent_number_is_remembered_until_it_is_final",
+    ),
+    Guard("expire", " and not spent(entry.nonce, nil, lane[1])", "", "sent_number_is_remembered_until_it_is_final"),
+    Guard(
+        "expire",
+        "over(token, entry, now)\n      moved",
+        "redis.call('HDEL', KEYS[2], token)\n      moved",
+        "expired_token_is_told_from_a_new_one",
+    ),
+    # sending
+    Guard(
+        "append",
+        "if lane[3] ~= '1' then return token ~= '' and 'unreserved' end",
+        "",
+        "append_again_answers_the_same_entry",
+    ),
+    Guard(
+        "append",
+        "return token ~= '' and 'unreserved' end",
+        "return nil end",
+        "reservation_means_nothing_to_a_lane_that_signs",
+    ),
+    Guard(
+        "append",
+        "if not entry or entry.nonce ~= nonce then return 'unreserved' end",
+        "if not entry then return 'unreserved' end",
+        "bytes_without_their_own_reservation_are_refused",
+    ),
+    Guard("append", "if not entry or ", "if entry and ", "bytes_without_their_own_reservation_are_refused"),
+    Guard(
+        "append",
+        "if entry.state ~= 'reserved' and entry.state ~= 'sent' then return 'unreserved' end",
+        "",
+        "unused_reservation_expires_and_its_number_is_reused",
+    ),
+    Guard("append", " and entry.state ~= 'sent' then", " then", "replacement_by_the_owner_shares_its_number"),
+    Guard(
+        "append",
+        "return spent(nonce, lane[5], lane[6]) and 'used'",
+        "return nil",
+        "bytes_at_a_number_the_chain_used_are_refused",
+    ),
+    Guard("append", " or (landed and not below(landed, nonce))", "", "bytes_at_a_number_the_chain_used_are_refused"),
+    Guard("append", "elseif taken(", "elseif false and taken(", "bytes_without_their_own_reservation_are_refused"),
+    Guard(
+        "append",
+        "if ARGV[at + 7] ~= '' then",
+        "if false then",
+        "bytes_own_their_number_from_the_step_that_accepts_them",
+    ),
+    Guard("append", "entry.sent .. ' '", "' '", "replacement_by_the_owner_shares_its_number"),
+    # write-ahead
+    Guard(
+        "record_attempts",
+        "if (write.purpose == 'given') ~= (lane[5] == '1') then",
+        "if false then",
+        "keyless_lane_signs_nothing_and_others_are_given_nothing",
+    ),
+    Guard(
+        "record_attempts",
+        "if write.purpose == 'first' or write.purpose == 'given' then firsts",
+        "if write.purpose == 'first' then firsts",
+        "given_bytes_are_a_prefix_of_the_queue",
+    ),
+    Guard(
+        "record_attempts",
+        " and lane[5] ~= '1' then --",
+        " then --",
+        "given_bytes_are_written_ahead_whatever_their_number",
+    ),
+    Guard(
+        "record_attempts",
+        "if not outbids and write.purpose ~= 'given' then",
+        "if not outbids then",
+        "given_bytes_are_written_ahead_whatever_their_number",
+    ),
+    Guard(
+        "record_attempts",
+        "if write.purpose == 'first' or write.purpose == 'given' then opened",
+        "if write.purpose == 'first' then opened",
+        "given_bytes_are_written_ahead_whatever_their_number",
+    ),
+    Guard(
+        "record_attempts",
+        "if lane[5] ~= '1' then redis.call('HSET'",
+        "if true then redis.call('HSET'",
+        "given_bytes_are_written_ahead_whatever_their_number",
+    ),
+    # the rest
+    Guard(
+        "register",
+        "if state and (redis.call('HGET', KEYS[1], 'keyless') or '') ~= ARGV[4] then",
+        "if false then",
+        "address_is_of_one_sort_for_ever",
+    ),
+    Guard("register", "if ARGV[4] == '1' then", "if true then", "address_is_of_one_sort_for_ever"),
+    Guard("checked", f"{UNKNOWN} {{'unknown'}} end", "", "lane_that_signs_hands_out_no_numbers"),
+    Guard("checked", "redis.call('HDEL', KEYS[1], 'checked')", "", FULL),
+]
