@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import uvloop
-
 from consumers.process import configure_logs, on_stop
+from tests.chaos import detours
+from tests.chaos.scribe import Journal, ScribeLedger
 from tests.runtime.stage import lane_of, make_chain
 from txmanager.chains.near import NearChain
 from txmanager.core.chain import SendReply
@@ -52,9 +52,13 @@ TRIGGER = Trigger(None, 0)
 
 
 class Halting(NearChain):
-    """Sends a batch in two halves, with a point in the middle."""
+    """Sends a batch in two halves, with a point in the middle; what leaves is on paper first."""
+
+    journal: Journal | None = None
 
     async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
+        if self.journal is not None:
+            self.journal.sent(lane, attempts)
         if TRIGGER.point != "between_broadcasts" or len(attempts) < 2:
             return await super().broadcast(lane, attempts)
         half = len(attempts) // 2
@@ -65,12 +69,22 @@ class Halting(NearChain):
         return first + await super().broadcast(lane, attempts[half:])
 
 
+def open_ledger(told: dict[str, Any], chain: Halting) -> RedisLedger:
+    more = {"prefix": told["prefix"], "durability": told.get("durability", "fsync")}
+    if "journal" not in told:
+        return RedisLedger(told["redis"], **more)
+    ledger = ScribeLedger(told["redis"], **more)
+    ledger.journal = chain.journal = Journal(told["journal"])
+    return ledger
+
+
 async def serve(told: dict[str, Any]) -> None:
     TRIGGER.point, TRIGGER.left = told.get("point"), told.get("nth", 1)
     chain = make_chain(told["devnet"], told["accounts"], kind=Halting)
+    assert isinstance(chain, Halting)
     policy = Policy(window=told.get("window", 8), include_within_ms=500)
     services = {lane_of(a): Service(LaneSpec(lane_of(a), told["pool"]), chain, policy) for a in told["accounts"]}
-    ledger = RedisLedger(told["redis"], prefix=told["prefix"])
+    ledger = open_ledger(told, chain)
     lease_ms = told.get("lease_ms", 1000)
     timing = Timing(lease_ms=lease_ms, margin_ms=lease_ms // 5, poll_s=0.05, grace_s=5.0)
     worker = Worker(ledger, services, name=told["name"], timing=timing, point=TRIGGER)
@@ -91,5 +105,6 @@ async def serve(told: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     configure_logs("info")
-    uvloop.run(serve(json.loads(sys.argv[1])))
+    asked = json.loads(sys.argv[1])
+    detours.run(serve(asked), asked.get("detours", {}))
     sys.exit(0)

@@ -48,10 +48,17 @@ def _tell_reaper(line: str) -> None:
 def spawn(
     command: list[str], log: Path, *, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a program whose output goes to `log`; it dies with the test run."""
+    """Start a program whose output goes to `log`; it dies with the test run. A file that may not grow is an error to
+    it, as a full disk is, and no signal: Python ignores SIGXFSZ, and its children inherit that."""
     with log.open("ab") as out:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=cwd, env=env
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=env,
+            restore_signals=False,
         )
     _tell_reaper(f"+{child.pid}")
     return child

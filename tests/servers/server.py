@@ -5,6 +5,8 @@ It can be stopped, killed with -9, paused and restarted: same port, same data.
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -43,6 +45,8 @@ class Server:
         self.password = password
         self.port = free_port()
         self.directory = make_folder("server")
+        self.environment: dict[str, str] = {}
+        """What the next start adds to the environment, as a preloaded clock."""
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._config = {
@@ -102,7 +106,9 @@ class Server:
             lines += [f"bind {HOST}", f"port {self.port}", f"dir {self.directory}"]
             configuration.write_text("\n".join(lines) + "\n")
         command = [self.binary.path, str(configuration), *self._arguments]
-        self._process = spawn(command, self.directory / "log", cwd=self.directory)
+        self._process = spawn(
+            command, self.directory / "log", cwd=self.directory, env={**os.environ, **self.environment}
+        )
         until_sync(self._answers, 20, every=0.005, what=f"{self.binary.name} on port {self.port} answers")
         return self
 
@@ -138,6 +144,12 @@ class Server:
         """Same port, same directory: what was persisted is there again."""
         self.kill9() if kill else self.stop()
         self.start()
+
+    def limit_disk(self, bytes_left: int | None) -> None:
+        """Let no file of the server grow by more than this, as on a disk that is full; None gives the space back."""
+        largest = max((p.stat().st_size for p in self.directory.rglob("*.aof")), default=0)
+        limit = resource.RLIM_INFINITY if bytes_left is None else largest + bytes_left
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     def pause(self) -> None:
         """Stop the process where it is (SIGSTOP): connections stay open, nothing answers."""

@@ -89,10 +89,14 @@ class _Memory:
     held: set[str] = field(default_factory=set)
     solo: dict[str, Recorded] = field(default_factory=dict)
     retired: dict[Key, float] = field(default_factory=dict)
+    failed_over: bool = False
+    foretold: dict[Key, Answered] = field(default_factory=dict)
+    """Told before it ended: what the chain shows may be lost with a server, since it is found again. It must be."""
 
 
 def check(evidence: Checked) -> Checked:
     memory = _Memory()
+    memory.failed_over = any(isinstance(fact, Operated) and fact.what == "failover" for fact in evidence.facts)
     for fact in evidence.facts:
         _HANDLERS[type(fact)](evidence, memory, fact)
     _check_chain(evidence, memory)
@@ -187,6 +191,8 @@ def _sent(evidence: Checked, memory: _Memory, fact: Sent) -> None:
         _say(evidence, fact.at, f"{fact.hash[:8]} was sent by {fact.process} before it was written ahead")
         return
     attempt = memory.attempts.get(fact.hash)
+    if attempt is None and not memory.rolled_back:
+        _say(evidence, fact.at, f"{fact.hash[:8]} was sent, and its write-ahead did not outlive the server")
     if attempt is None or fact.hash in memory.sent:
         return
     memory.sent.add(fact.hash)
@@ -212,6 +218,9 @@ def _answered(evidence: Checked, memory: _Memory, fact: Answered) -> None:
     if (before.status, before.outcome) != (fact.status, fact.outcome):
         _say(evidence, fact.at, f"{fact.id.key} was answered {fact.status}, and {before.status} before")
     end = memory.ended.get(key)
+    if end is None and memory.failed_over and fact.outcome is not None and fact.outcome.tx_hash is not None:
+        memory.foretold[key] = fact
+        return
     if end is None or (end.outcome.status, end.outcome) != (fact.status, fact.outcome):
         _say(evidence, fact.at, f"{fact.id.key} was answered {fact.status}, which is not how it ended")
 
@@ -281,6 +290,9 @@ def _check_chain(evidence: Checked, memory: _Memory) -> None:
     for (id, _), count in effects.items():
         if count > 1:
             _say(evidence, 0, f"{id.key} took effect {count} times")
+    for key, told in memory.foretold.items():
+        if key not in memory.ended or memory.ended[key].outcome != told.outcome:
+            _say(evidence, told.at, f"{told.id.key} was answered {told.status}, and did not end so")
     for (id, life), end in memory.ended.items():
         _check_end(evidence, memory, end, effects[id, life])
     if evidence.plan.window == 1:
@@ -312,7 +324,7 @@ def _check_ends(evidence: Checked, memory: _Memory) -> None:
     missing = set(evidence.keys.values()) - evidence.acknowledged
     open_lanes = any(s.state is LaneState.ACTIVE for s in evidence.stores.values())
     if missing and open_lanes:
-        _say(evidence, 0, f"never accepted: {', '.join(sorted(id.key for id in missing))}")
+        _say(evidence, 0, f"never accepted: {', '.join(sorted(id.key for id in missing)[:20])}")
     for id in sorted(evidence.acknowledged):
         fact = evidence.final.get(id)
         if fact is None:

@@ -1,0 +1,286 @@
+"""The history of a scene in the simulator's words, so that the simulator's checker can judge the real thing.
+
+Workers' journals say who leased, wrote ahead, sent and settled; callers what they were told; the ledger what it has at
+the end; the devnet's blocks what really happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import base58
+
+from tests.devnet.process import Devnet
+from tests.sim.checker import Checked, check
+from tests.sim.history import Answered, Appended, Ended, Fact, Leased, Recorded, Released, Sent, Wrote
+from tests.sim.plan import Event
+from tests.sim.plan import draw as draw_plan
+from txmanager.core.models import IntentId, Lane, Outcome, Purpose, Record
+from txmanager.core.states import Status
+from txmanager.devnet.model import Transfer
+
+Line = dict[str, Any]
+
+
+# -- the chain, as far as the checker looks at it
+
+
+@dataclass(frozen=True)
+class SeenTx:
+    hash: bytes
+    actions: tuple[object, ...]
+    nonce: int
+    public_key: str
+
+
+@dataclass(frozen=True)
+class SeenBlock:
+    height: int
+    hash: bytes
+    txs: tuple[SeenTx, ...]
+
+
+@dataclass(frozen=True)
+class SeenOutcome:
+    failed: bool
+
+
+@dataclass(frozen=True)
+class SeenRecord:
+    height: int
+    outcomes: tuple[SeenOutcome, ...]
+
+
+@dataclass
+class SeenChain:
+    """Every final block, read over the node's own RPC."""
+
+    blocks: list[SeenBlock] = field(default_factory=list)
+    records: dict[bytes, SeenRecord] = field(default_factory=dict)
+    upto: int = 100_000_000
+
+    @property
+    def by_height(self) -> dict[int, SeenBlock]:
+        return {block.height: block for block in self.blocks}
+
+    def read(self, devnet: Devnet) -> SeenChain:
+        """Go on from where the last reading ended."""
+        head = int(devnet.head("final")["height"])
+        for height in range(self.upto + 1, head + 1):
+            answer = devnet.post("chunk", {"block_id": height, "shard_id": 0}).json()
+            if "error" in answer:
+                assert answer["error"]["cause"]["name"] == "UNKNOWN_BLOCK", answer
+                continue
+            if answer["result"]["transactions"]:
+                self._keep(devnet, height, answer["result"]["transactions"])
+        self.upto = max(self.upto, head)
+        return self
+
+    def _keep(self, devnet: Devnet, height: int, told: Sequence[Line]) -> None:
+        txs = []
+        for tx in told:
+            digest = base58.b58decode(tx["hash"])
+            [action] = tx["actions"]
+            seen = Transfer(int(action["Transfer"]["deposit"])) if "Transfer" in action else action
+            txs.append(SeenTx(digest, (seen,), int(tx["nonce"]), tx["public_key"]))
+            params = {"tx_hash": tx["hash"], "sender_account_id": tx["signer_id"], "wait_until": "NONE"}
+            fate = devnet.rpc("tx", params)
+            outcomes = [fate["transaction_outcome"], *fate["receipts_outcome"]]
+            failed = tuple(SeenOutcome("Failure" in o["outcome"]["status"]) for o in outcomes)
+            self.records[digest] = SeenRecord(height, failed)
+        digest = base58.b58decode(devnet.rpc("block", {"block_id": height})["header"]["hash"])
+        self.blocks.append(SeenBlock(height, digest, tuple(txs)))
+
+    def paid(self) -> dict[int, int]:
+        """How often each amount went out."""
+        counts: dict[int, int] = {}
+        for block in self.blocks:
+            for tx in block.txs:
+                [action] = tx.actions
+                if isinstance(action, Transfer):
+                    counts[action.deposit] = counts.get(action.deposit, 0) + 1
+        return counts
+
+
+# -- journals
+
+
+def read_journals(folder: Path) -> list[Line]:
+    lines = [json.loads(line) for path in folder.glob("*.journal") for line in path.read_text().splitlines()]
+    return sorted(lines, key=lambda line: float(line["at"]))
+
+
+def last_cursor(lines: Iterable[Line], lane: str) -> int:
+    """The highest cursor that a worker was told to be written."""
+    return max((line["cursor"] for line in lines if line["what"] == "did_record" and line["lane"] == lane), default=-1)
+
+
+def facts(lines: Sequence[Line], records: Mapping[IntentId, Record]) -> list[Fact]:
+    """What workers did. A call without an answer counts from when it left, if the ledger shows that it was made."""
+    stored = {attempt.hash for record in records.values() for attempt in record.attempts}
+    told = {hash for line in lines if line["what"] == "did_record" for hash in line["hashes"]}
+    found: list[Fact] = []
+    seen: set[str] = set()
+    for line in lines:
+        at, lane = line["at"], line["lane"]
+        match line["what"]:
+            case "leased":
+                found.append(Leased(at, lane, line["epoch"], line["token"], line["owner"]))
+            case "released":
+                found.append(Released(at, lane, line["token"]))
+            case "sent":
+                found += [Sent(at, lane, hash, "worker", known) for hash, known in line["hashes"]]
+            case "try_record":
+                made = [w for w in line["batch"] if w["hash"] in stored | told and w["hash"] not in seen]
+                seen |= {w["hash"] for w in made}
+                found += [_recorded(at, lane, w, records) for w in made]
+            case "did_record" | "did_settle" | "did_hold":
+                operation = line["what"].removeprefix("did_")
+                found.append(Wrote(line["began"], lane, operation, line["epoch"], line["token"]))
+    return [*found, *_ends(lines, records)]
+
+
+def _recorded(at: float, lane: str, line: Line, records: Mapping[IntentId, Record]) -> Recorded:
+    id, purpose = IntentId.parse(line["id"]), Purpose(line["purpose"])
+    record = records.get(id)
+    names = [a.hash for a in record.attempts] if record is not None else []
+    unproven: tuple[str, ...] = ()
+    if record is not None and purpose is Purpose.RESIGN and line["hash"] in names:
+        earlier = record.attempts[: names.index(line["hash"])]
+        unproven = tuple(a.hash for a in earlier if not a.dead and a.name not in line["deaths"])
+    return Recorded(
+        at=at,
+        lane=lane,
+        id=id,
+        life=line["life"],
+        stream_id=line["stream_id"],
+        nonce=line["nonce"],
+        hash=line["hash"],
+        purpose=purpose,
+        deaths=dict.fromkeys(line["deaths"], True),
+        unproven=unproven,
+        open_below=(),
+        alone=(),
+    )
+
+
+def _ends(lines: Sequence[Line], records: Mapping[IntentId, Record]) -> list[Fact]:
+    ends: list[Fact] = []
+    known: set[tuple[IntentId, str]] = set()
+    for line in (line for line in lines if line["what"] == "did_settle"):
+        for s in line["batch"]:
+            known.add((IntentId.parse(s["id"]), s["life"]))
+            ends.append(_ended(line["began"], line["lane"], s))
+    for line in (line for line in lines if line["what"] == "try_settle"):
+        for s in line["batch"]:
+            key = (IntentId.parse(s["id"]), s["life"])
+            record = records.get(key[0])
+            if key not in known and record is not None and _same(record.outcome, s["outcome"]):
+                known.add(key)
+                ends.append(_ended(line["at"], line["lane"], s))
+    # A cancelled intent ends by its caller's hand; nobody but the ledger wrote it down.
+    ends += [
+        Ended(0.0, r.lane, r.id, r.life, r.outcome, {})
+        for r in records.values()
+        if r.status is Status.CANCELLED and r.outcome is not None and (r.id, r.life) not in known
+    ]
+    return ends
+
+
+def _ended(at: float, lane: str, line: Line) -> Ended:
+    return Ended(
+        at, lane, IntentId.parse(line["id"]), line["life"], _outcome(line["outcome"]), dict.fromkeys(line["deaths"], 1)
+    )
+
+
+def _outcome(told: Line) -> Outcome:
+    return Outcome(Status(told["status"]), told["tx_hash"], told["nonce"], told["result"], told["error"])
+
+
+def _plain(outcome: Outcome) -> Outcome:
+    """As it looks after a journey through JSON."""
+    return replace(
+        outcome,
+        result=None if outcome.result is None else json.loads(json.dumps(outcome.result)),
+        error=None if outcome.error is None else json.loads(json.dumps(outcome.error)),
+    )
+
+
+def _same(outcome: Outcome | None, told: Line) -> bool:
+    return outcome is not None and _plain(outcome) == _outcome(told)
+
+
+# -- all of it
+
+
+@dataclass(frozen=True)
+class SeenLane:
+    state: Any
+    reason: str
+    evidence: Mapping[str, Any]
+    records: Mapping[IntentId, Record]
+
+
+def judge(
+    *,
+    lines: Sequence[Line],
+    more: Sequence[Fact],
+    records: Mapping[IntentId, Record],
+    lanes: Sequence[Lane],
+    chain: SeenChain,
+    keys: Mapping[int, IntentId],
+    acknowledged: set[IntentId],
+    window: int,
+    vouches: bool,
+    rolled_back: bool,
+    at_end: float,
+) -> Checked:
+    lives = {id: record.life for id, record in records.items()}
+    told = [_with_life(fact, lives) for fact in more]
+    born: list[Fact] = [Appended(0.0, r.lane, r.id, r.life, r.stream_id) for r in records.values()]
+    final = {
+        id: Answered(
+            at_end, "end", id, r.life, r.status, None if r.outcome is None else _plain(r.outcome), accepted=False
+        )
+        for id, r in records.items()
+    }
+    happened = sorted([*facts(lines, records), *told, *final.values()], key=lambda fact: fact.at)
+    kinds = ("roll_back",) if rolled_back else ()
+    plan = replace(
+        draw_plan(0),
+        window=window,
+        max_inflight=256,
+        vouches=vouches,
+        retention_ms=7 * 24 * 3600 * 1000,
+        events=tuple(Event(kind, 0.0, 0.0, 0.0) for kind in kinds),
+    )
+    open_records = {id: r for id, r in records.items() if not r.status.final}
+    stores = {
+        lane.id: SeenLane(
+            lane.state, lane.reason, lane.evidence, {i: r for i, r in open_records.items() if r.lane == lane.id}
+        )
+        for lane in lanes
+    }
+    evidence: Any = {
+        "plan": plan,
+        "facts": [*born, *happened],
+        "stores": stores,
+        "chain": chain,
+        "keys": keys,
+        "acknowledged": acknowledged,
+        "final": final,
+        "tampered": set(),
+        "landed": set(),
+    }
+    return check(Checked(**evidence))
+
+
+def _with_life(fact: Fact, lives: Mapping[IntentId, str]) -> Fact:
+    if not isinstance(fact, Answered):
+        return fact
+    outcome = None if fact.outcome is None else _plain(fact.outcome)
+    return replace(fact, life=lives.get(fact.id, ""), outcome=outcome)

@@ -1,0 +1,219 @@
+"""What a scene stands on: one server that syncs every write, Sentinel, or a Cluster; and how each can be hurt.
+
+Everything here blocks and is called in a thread: the scene's proxies go on meanwhile. Each hurt leaves the ground whole
+again, apart from what was to be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import redis
+
+from tests.servers import DURABLE, HOST, Cluster, Sentinel, Server
+from tests.servers.cluster import own_slots, role
+from tests.servers.sentinel import NAME
+from tests.waiting import until_sync
+
+KEEPING = {"appendonly": "yes", "appendfsync": "everysec"}
+_PATIENCE_S = 60.0
+
+
+class Ground:
+    """One server, `appendfsync always`."""
+
+    kind = "single"
+    durability = "fsync"
+
+    def __init__(self) -> None:
+        self.servers: list[Server] = [Server(config=DURABLE)]
+
+    @property
+    def url(self) -> str:
+        return self.servers[0].url
+
+    def __enter__(self) -> Self:
+        self.servers[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.servers[0].close()
+
+    def kill(self, environment: dict[str, str]) -> None:
+        """kill -9, then a start from the append-only file."""
+        [server] = self.servers
+        server.kill9()
+        server.environment = environment
+        server.start()
+
+    def fill_disk(self, bytes_left: int) -> Callable[[], None]:
+        """No more space; answers how to free it. With `always` a server that cannot write ends itself."""
+        [server] = self.servers
+        server.limit_disk(bytes_left)
+
+        def free() -> None:
+            until_sync(lambda: not server.running, _PATIENCE_S, what="the server gave up on its full disk")
+            server.kill9()
+            server.start()
+
+        return free
+
+    def primary(self, _key: str) -> Server:
+        return self.servers[0]
+
+
+class Replicated(Ground):
+    """What has a replica for every primary: it can change hands, with and without the last writes."""
+
+    def replica(self, primary: Server) -> Server:
+        raise NotImplementedError
+
+    def promoted(self, old: Server, replica: Server) -> bool:
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Wait until it could fail over again."""
+        raise NotImplementedError
+
+    def kill(self, environment: dict[str, str]) -> None:
+        raise NotImplementedError("a primary that dies here is a failover")
+
+    def fill_disk(self, bytes_left: int) -> Callable[[], None]:
+        """With `everysec` the server lives on and answers MISCONF."""
+        server = self.primary("disk")
+        server.limit_disk(bytes_left)
+        return lambda: server.limit_disk(None)
+
+    def fail_over(self, key: str) -> None:
+        """The primary dies and comes back as the replica of the one that followed it."""
+        old = self.primary(key)
+        new = self.replica(old)
+        old.kill9()
+        until_sync(lambda: self.promoted(old, new), _PATIENCE_S, what=f"{new.address} is promoted")
+        old.start()
+        self.settle()
+
+    @contextlib.contextmanager
+    def cut_off(self, key: str) -> Iterator[tuple[Server, Server]]:
+        """Replication ends, whatever is written from now on is lost; leaving kills the primary and promotes."""
+        old = self.primary(key)
+        new = self.replica(old)
+        with new.client() as client:
+            # A password the primary does not have: it cannot come back, and no byte waits in a buffer for it.
+            client.config_set("masterauth", "nobody knows")
+            client.execute_command("CLIENT", "KILL", "TYPE", "master")
+            until_sync(lambda: client.info("replication")["master_link_status"] == "down", what="replication is cut")
+        yield old, new
+        until_sync(lambda: self.promoted(old, new), _PATIENCE_S, what=f"{new.address} is promoted")
+        with new.client() as client:
+            client.config_set("masterauth", "")
+        old.start()
+        self.settle()
+
+
+class OnSentinel(Replicated):
+    kind = "sentinel"
+
+    def __init__(self, durability: str) -> None:
+        self.durability = durability
+        self._sentinel = Sentinel(down_after_ms=500, config=KEEPING)
+        self.servers = self._sentinel.data
+
+    @property
+    def url(self) -> str:
+        return self._sentinel.url
+
+    def __enter__(self) -> Self:
+        self._sentinel.__enter__()
+        for sentinel in self._sentinel.sentinels:
+            with sentinel.client() as client:
+                # They would wait for twice this time between two failovers.
+                client.execute_command("SENTINEL", "SET", NAME, "failover-timeout", 1000)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sentinel.close()
+
+    def primary(self, _key: str) -> Server:
+        return self._sentinel.primary
+
+    def replica(self, primary: Server) -> Server:
+        return next(server for server in self.servers if server is not primary)
+
+    def promoted(self, old: Server, replica: Server) -> bool:
+        return self._sentinel.primary is replica and role(replica) == "master"
+
+    def settle(self) -> None:
+        self._sentinel.wait_ok(_PATIENCE_S)
+        until_sync(lambda: _streams(self.primary("")), _PATIENCE_S, what="writes reach the replica")
+
+
+class OnCluster(Replicated):
+    kind = "cluster"
+    durability = "replicas"
+
+    def __init__(self) -> None:
+        self._cluster = Cluster(node_timeout_ms=1000, config=KEEPING)
+        self.servers = self._cluster.nodes
+
+    @property
+    def url(self) -> str:
+        return self._cluster.url
+
+    def __enter__(self) -> Self:
+        self._cluster.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()
+
+    def primary(self, key: str) -> Server:
+        return self._cluster.primary_of(key)
+
+    def replica(self, primary: Server) -> Server:
+        return self._cluster.replica_of(primary)
+
+    def promoted(self, old: Server, replica: Server) -> bool:
+        return role(replica) == "master" and bool(own_slots(replica))
+
+    def settle(self) -> None:
+        self._cluster.wait_ok(_PATIENCE_S)
+        for server in self.servers:
+            if role(server) == "master":
+                until_sync(lambda s=server: _streams(s), _PATIENCE_S, what="writes reach the replica")  # type: ignore[misc]
+
+    def move_slot(self, slot: int) -> None:
+        """Hand a slot and its keys to another primary while everybody goes on, as redis-cli does it."""
+        source = self._cluster.primaries_by_slot(slot)
+        primaries = [server for server in self.servers if role(server) == "master"]
+        target = next(server for server in primaries if server is not source and own_slots(server))
+        with source.client() as old, target.client() as new:
+            old_name, new_name = (client.execute_command("CLUSTER", "MYID") for client in (old, new))
+            new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", old_name)
+            old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", new_name)
+            while keys := old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10):
+                for key in keys:
+                    old.execute_command("MIGRATE", HOST, target.port, key, 0, 5000)
+            # What was moved must be on the target's replica before the source forgets that it was the owner.
+            until_sync(lambda: _streams(target, slot), _PATIENCE_S, what="the moved keys reach a replica")
+        for server in (target, source, *primaries):
+            with server.client() as client:
+                client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new_name)
+        self.settle()
+
+
+def _streams(server: Server, _slot: int | None = None) -> bool:
+    """Whether what was written so far is on the replica. A write of any kind moves the offset, a PUBLISH too."""
+    try:
+        with server.client() as client:
+            client.publish("streams", "now")
+            return bool(client.wait(1, 500))
+    except redis.exceptions.RedisError:
+        return False
+
+
+def lay(kind: str, durability: str) -> Ground:
+    made: dict[str, Any] = {"single": Ground, "cluster": OnCluster}
+    return OnSentinel(durability) if kind == "sentinel" else made[kind]()
