@@ -42,14 +42,16 @@ def calm_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def serve_metrics(host: str, port: int | None, registry: CollectorRegistry) -> None:
+def serve_metrics(
+    host: str, port: int | None, registry: CollectorRegistry, setting: str = "worker.metrics_port"
+) -> None:
     """For Prometheus, in a thread of its own: a busy loop still answers."""
     if port is None:
         return
     try:
         start_http_server(port, addr=host, registry=registry)
     except OSError as error:
-        raise InvalidSettings("worker.metrics_port", f"cannot listen at {host}:{port}: {error.strerror}") from None
+        raise InvalidSettings(setting, f"cannot listen at {host}:{port}: {error.strerror}") from None
 
 
 def on_stop(stop: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from txmanager.chains.evm import KINDS as EVM_KINDS
 from txmanager.chains.evm import EvmChain, EvmNetwork, LaneId, preset
+from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read as read_evm
 from txmanager.chains.evm.transaction import TransactionSigner
 from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
@@ -18,6 +19,7 @@ from txmanager.chains.near.reading import read as read_near
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidInput, InvalidSettings
+from txmanager.core.health import Limits
 from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger
 from txmanager.core.mailbox import Mailbox
@@ -29,15 +31,20 @@ from txmanager.ledger.redis.mailbox import RedisMailbox
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
+from txmanager.runtime.funding import TopUps
+from txmanager.runtime.monitor import Watched
+from txmanager.runtime.producer import Producer
 from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
+from txmanager.settings.models import PATIENCE
 from txmanager.settings.secrets import reveal
 from txmanager.signing.evm_sources import load_evm_keys
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import load_near_keys
 
 Probe = Callable[[], Awaitable[None]]
+FILL_AFTER_S = Policy().fill_after_ms / 1000
 
 
 async def open_ledger(settings: Settings) -> Ledger:
@@ -185,13 +192,44 @@ def _near(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -
 def _policy(pool: PoolSettings, chain: Chain) -> Policy:
     if not isinstance(chain, EvmChain):
         return Policy(window=pool.window, max_inflight=pool.max_inflight)
-    facts = chain.settings
+    facts, policy = chain.settings, pool.policy
     return Policy(
         window=min(pool.window, facts.window),
         max_inflight=pool.max_inflight,
         include_within_ms=int(facts.resend_after_s * 1000),
-        replace_after_ms=int(facts.replace_after_s * 1000),
+        replace_after_ms=int((policy.bump_after_s or facts.replace_after_s) * 1000),
+        cancel_after_ms=None if policy.cancel_after_s is None else int(policy.cancel_after_s * 1000),
+        fill_after_ms=int((policy.fill_after_s or FILL_AFTER_S) * 1000),
     )
+
+
+def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched], Callable[[], Awaitable[None]]]:
+    """Every EVM network with what reads it, by the beginning of its lanes' ids, and how to close that. No key."""
+    told, readers, watched = settings.monitor, list[EvmReader](), dict[str, Watched]()
+    for name, network in settings.networks.items():
+        if network.chain != "evm" or network.chain_id is None:
+            continue
+        wanted = told.networks.get(name)
+        reader = EvmReader(network.chain_id, endpoints(name, network))
+        limits = Limits(
+            stuck_after_ms=int(told.stuck_after_s * 1000),
+            overdue_after_ms=int(told.overdue_after_s * 1000),
+            dropped_after_ms=int(told.dropped_after_s * 1000),
+            drift=told.drift,
+            low_balance=wanted.low_balance if wanted is not None else None,
+        )
+        top_ups = None
+        if wanted is not None and wanted.top_up is not None and wanted.top_up_pool is not None:
+            every_ms = int(wanted.top_up_every_s * 1000)
+            top_ups = TopUps(ledger, Producer(ledger), wanted.top_up_pool, wanted.top_up, every_ms)
+        readers.append(reader)
+        watched[f"evm:{network.chain_id}"] = Watched(name, reader, limits, top_ups)
+
+    async def close() -> None:
+        for reader in readers:
+            await reader.close()
+
+    return watched, close
 
 
 def evm_network(network: NetworkSettings) -> EvmNetwork:
@@ -208,6 +246,7 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
     assert network.chain_id is not None
     signers: dict[str, TransactionSigner] = {}
     max_values: dict[str, int | None] = {}
+    bumps: dict[str, int] = {}
     lanes: dict[str, str] = {}
     for pool_name, pool in pools.items():
         for source in pool.keys:
@@ -216,14 +255,19 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
                 if lane in lanes:
                     raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.address} is listed twice")
                 signers[lane], max_values[lane], lanes[lane] = signer, pool.policy.max_deposit, pool_name
+                bumps[lane] = pool.policy.bump_percent or 0
     facts = evm_network(network)
-    chain = EvmChain(network.chain_id, endpoints(name, network), signers, settings=facts, max_values=max_values)
+    chain = EvmChain(
+        network.chain_id, endpoints(name, network), signers, settings=facts, max_values=max_values, bumps=bumps
+    )
     return chain, lanes
 
 
 def near_policy(policy: PolicySettings) -> NearPolicy:
     given = {
-        name: value for name, value in policy.model_dump().items() if value is not None and name != "harmless_call"
+        name: value
+        for name, value in policy.model_dump().items()
+        if value is not None and name not in ("harmless_call", *PATIENCE)
     }
     lists = {name: frozenset(value) for name, value in given.items() if isinstance(value, list | frozenset | set)}
     call = policy.harmless_call

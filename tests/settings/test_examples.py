@@ -13,11 +13,17 @@ from pydantic import BaseModel
 
 from txmanager.chains.near.policy import SETTLED, HarmlessCall, NearPolicy
 from txmanager.settings import PolicySettings, Settings, load
-from txmanager.settings.models import NEAR_FINALITIES, FeeSettings, HarmlessCallSettings
+from txmanager.settings.models import (
+    NEAR_FINALITIES,
+    PATIENCE,
+    FeeSettings,
+    HarmlessCallSettings,
+    MonitoredNetwork,
+)
 
 CONFIG = Path(__file__).parent.parent.parent / "config"
 EXAMPLES = sorted(CONFIG.glob("*.toml"))
-EVM_ONLY = {"chain_id", "preset", "fees", *FeeSettings.model_fields}
+EVM_ONLY = {"chain_id", "preset", "fees", *FeeSettings.model_fields, *PATIENCE, *MonitoredNetwork.model_fields}
 
 
 def test_there_is_an_example_for_every_kind_of_installation():
@@ -60,12 +66,13 @@ def test_defaults_in_the_single_example_are_the_defaults():
     shown = Settings().shown()
     assert given["ledger"] == shown["ledger"]
     assert given["worker"] == shown["worker"]
+    assert given["monitor"] | {"networks": {}} == shown["monitor"]
     assert given["api"] | {"tokens": []} == shown["api"]
 
 
 def test_the_policy_is_the_adapters_policy():
     """One word for one thing: every limit of the NEAR adapter can be set, and none that it does not know."""
-    assert set(PolicySettings.model_fields) == {field.name for field in fields(NearPolicy)}
+    assert set(PolicySettings.model_fields) - set(PATIENCE) == {field.name for field in fields(NearPolicy)}
     assert set(HarmlessCallSettings.model_fields) == {field.name for field in fields(HarmlessCall)}
     assert set(NEAR_FINALITIES) == set(SETTLED)
 

@@ -22,6 +22,7 @@ _COMMANDS = {
     "worker": "programs",
     "sweeper": "programs",
     "webhooks": "programs",
+    "monitor": "programs",
     "submit": "intents",
     "show": "intents",
     "cancel": "intents",

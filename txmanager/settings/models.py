@@ -17,6 +17,7 @@ DAY_S = 24 * 3600
 LEDGER_SCHEMES = ("memory", *(tls + form for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster")))
 KEY_SOURCES = ("file:", "env:", "vault:", "mnemonic:")
 EVM_WINDOW = 16
+PATIENCE = ("bump_after_s", "bump_percent", "cancel_after_s", "fill_after_s")
 NEAR_FINALITIES = ("FINAL", "EXECUTED", "EXECUTED_OPTIMISTIC")
 
 
@@ -141,6 +142,14 @@ class PolicySettings(Part):
     delegate_min_blocks_left: int | None = Field(default=None, ge=1)
     max_deposit: Money | None = None
     harmless_call: HarmlessCallSettings | None = None
+    bump_after_s: float | None = Field(default=None, gt=0)
+    bump_percent: int | None = Field(default=None, ge=10, le=1000)
+    cancel_after_s: float | None = Field(default=None, gt=0)
+    fill_after_s: float | None = Field(default=None, ge=1)
+
+    def patience(self) -> dict[str, float | int]:
+        """EVM: what a lane does about what is late, as far as it is given."""
+        return {name: getattr(self, name) for name in PATIENCE if name in self.model_fields_set}
 
 
 def _key_source(value: str) -> str:
@@ -185,8 +194,11 @@ class PoolSettings(Part):
             yield InvalidSettings(
                 f"{where}.network", f"names no [networks.{self.network}]; add it, or use one of: {known}"
             )
-        elif network.chain == "near" and not self.account:
-            yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
+        elif network.chain == "near":
+            if not self.account:
+                yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
+            for name in self.policy.patience():
+                yield InvalidSettings(f"{where}.policy.{name}", "belongs to EVM pools; remove it")
         elif network.chain == "evm":
             if self.account is not None:
                 yield InvalidSettings(f"{where}.account", "belongs to NEAR; an EVM key is its own address")
@@ -212,6 +224,47 @@ class WorkerSettings(Part):
     grace_s: float = Field(default=30.0, ge=0)
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
+
+
+class MonitoredNetwork(Part):
+    """EVM: from when on a balance is low, and who pays then."""
+
+    low_balance: Money | None = None
+    top_up: Money | None = Field(default=None, gt=0)
+    top_up_pool: str | None = None
+    top_up_every_s: float = Field(default=3600.0, ge=60)
+
+
+class MonitorSettings(Part):
+    period_s: float = Field(default=30.0, gt=0, le=3600)
+    reconcile_every_s: float = Field(default=600.0, gt=0)
+    stuck_after_s: float = Field(default=300.0, gt=0)
+    overdue_after_s: float = Field(default=1800.0, gt=0)
+    dropped_after_s: float = Field(default=10.0, gt=0)
+    drift: int = Field(default=64, ge=1)
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    networks: dict[Name, MonitoredNetwork] = Field(default_factory=dict)
+
+    def contradictions(
+        self, networks: Mapping[str, NetworkSettings], pools: Mapping[str, PoolSettings]
+    ) -> Iterator[InvalidSettings]:
+        if self.overdue_after_s < self.stuck_after_s:
+            yield InvalidSettings("monitor.overdue_after_s", f"must be at least stuck_after_s, {self.stuck_after_s:g}")
+        for name, wanted in self.networks.items():
+            where = f"monitor.networks.{name}"
+            if name not in networks or networks[name].chain != "evm":
+                yield InvalidSettings(where, f"names no EVM network; add [networks.{name}] or remove it")
+            if wanted.top_up is None and wanted.top_up_pool is None:
+                continue
+            if wanted.top_up is None or wanted.top_up_pool is None or wanted.low_balance is None:
+                yield InvalidSettings(where, "a top-up needs all of low_balance, top_up and top_up_pool")
+                continue
+            pool = pools.get(wanted.top_up_pool)
+            if pool is None or pool.network != name:
+                yield InvalidSettings(f"{where}.top_up_pool", f"{wanted.top_up_pool!r} is no pool of this network")
+            elif pool.policy.max_deposit is not None and pool.policy.max_deposit < wanted.top_up:
+                yield InvalidSettings(f"{where}.top_up", f"is more than max_deposit of the pool {wanted.top_up_pool}")
 
 
 class TokenLimits(Part):
@@ -274,6 +327,7 @@ class Settings(Part):
     networks: dict[Name, NetworkSettings] = Field(default_factory=dict)
     pools: dict[Name, PoolSettings] = Field(default_factory=dict)
     worker: WorkerSettings = WorkerSettings()
+    monitor: MonitorSettings = MonitorSettings()
     api: ApiSettings = ApiSettings()
 
     @model_validator(mode="after")
@@ -291,6 +345,7 @@ class Settings(Part):
         for pool_name in self.worker.pools or ():
             if pool_name not in self.pools:
                 yield InvalidSettings("worker.pools", f"names no [pools.{pool_name}]; add it or remove it")
+        yield from self.monitor.contradictions(self.networks, self.pools)
         yield from self.api.contradictions(self.pools)
 
     def references(self) -> Iterator[tuple[str, Reference]]:

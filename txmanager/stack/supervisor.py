@@ -1,7 +1,7 @@
 """Starts the parts in order, waits until each is ready, watches them, and ends them in the reverse order.
 
-A worker, API or sweeper that dies is started again: they are made to be killed. A store or a network that dies ends
-the stack with the reason, because its data should be looked at before anything goes on.
+A worker, API, sweeper, monitor or webhook deliverer that dies is started again: they are made to be killed. A store or
+a network that dies ends the stack with the reason, because its data should be looked at before anything goes on.
 """
 
 from __future__ import annotations
@@ -100,8 +100,13 @@ class Stack:
             await self._program(name, "consumers.lanes", {**environment, "TXMANAGER__WORKER__NAME": name})
         await self._program("api", "consumers.api", environment)
         await self._until_ready()
-        # Nobody waits for it, and its start would slow the others' down.
+        # Nobody waits for these, and their start would slow the others' down.
         await self._program("sweeper", "consumers.sweeper", environment)
+        settings = load(self.config, {**os.environ, **environment})
+        if any(pool.webhooks for pool in settings.pools.values()):
+            await self._program("webhooks", "consumers.webhooks", environment)
+        if any(network.chain == "evm" for network in settings.networks.values()):
+            await self._program("monitor", "consumers.monitor", environment)
 
     def _adopt(self, api: ApiSettings) -> None:
         """Where a configuration of the user's own puts the API."""

@@ -39,16 +39,19 @@ class EvmChain:
         *,
         settings: EvmNetwork | None = None,
         max_values: Mapping[str, int | None] | None = None,
+        bumps: Mapping[str, int] | None = None,
         rpc: JsonRpc | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`signers` and `max_values` (wei an intent may move) are by lane id. `rpc` replaces the HTTP transport."""
+        """`signers`, `max_values` (wei an intent may move) and `bumps` (percent a replacement adds, where that is more
+        than the network's) are by lane id. `rpc` replaces the HTTP transport."""
         self.chain_id = chain_id
         self.settings = settings or preset(None, chain_id)
         self.rpc: JsonRpc = rpc if rpc is not None else HttpRpc(endpoints, rng)
         self._lanes: dict[str, LaneId] = {}
         self._signers = {lane: self._checked(lane, signer) for lane, signer in (signers or {}).items()}
         self._max_values = dict(max_values or {})
+        self._bumps = dict(bumps or {})
         self._fees = FeeOracle(self._ask, self.settings)
         self._tracker = Tracker(self.rpc, self.settings.finality)
         self._broadcaster = Broadcaster(self.rpc)
@@ -92,7 +95,7 @@ class EvmChain:
         told = read_raw(newest.raw)
         limit = prepared.intent.payload.get("max_fee_per_gas")
         cap = self.settings.max_fee if limit is None else min(self.settings.max_fee, int(str(limit), 0))
-        fees = await self._outbid(previous, told.nonce, cap)
+        fees = await self._outbid(lane, previous, told.nonce, cap)
         if fees is None:
             return None
         job = (told.nonce, fees if told.body.type >= DYNAMIC else Fees(fees.max_fee, fees.max_fee), told.body)
@@ -101,7 +104,7 @@ class EvmChain:
 
     async def noop(self, lane: str, nonce: int, previous: Sequence[Attempt], now: int) -> Attempt | None:
         named = self._lane(lane)
-        fees = await self._outbid(previous, nonce, self.settings.max_fee)
+        fees = await self._outbid(lane, previous, nonce, self.settings.max_fee)
         if fees is None:
             return None
         body = Body(bytes.fromhex(named.address[2:]), 0, b"", await self._noop_gas(named))
@@ -129,11 +132,12 @@ class EvmChain:
 
     # parts
 
-    async def _outbid(self, previous: Sequence[Attempt], nonce: int, cap: int) -> Fees | None:
+    async def _outbid(self, lane: str, previous: Sequence[Attempt], nonce: int, cap: int) -> Fees | None:
         """The market where the nonce is free, else better than everything of ours that may sit there."""
         _, market = await self._fees.read()
         rivals = [read_raw(a.raw).fees for a in previous if a.nonce == nonce]
-        return bump(rivals, market, cap, self.settings.bump_percent) if rivals else capped(market, cap)
+        percent = max(self.settings.bump_percent, self._bumps.get(lane, 0))
+        return bump(rivals, market, cap, percent) if rivals else capped(market, cap)
 
     async def _noop_gas(self, lane: LaneId) -> int:
         """21,000 almost everywhere; more where a chain charges for its data in gas."""

@@ -1,0 +1,39 @@
+"""The monitor: compares every EVM lane with its chain, raises alerts, asks owners to look. Holds no key, no lease.
+
+One is enough, two stand in for each other. `monitor.metrics_port` of the configuration, or `TXMANAGER_METRICS_PORT`,
+serves metrics for Prometheus; alerts are log lines `nonce alert` with a stable `alert`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from consumers.process import on_stop, run, serve_metrics
+from txmanager.core.errors import InvalidSettings
+from txmanager.runtime.monitor import Monitor
+from txmanager.settings import Settings, load
+from txmanager.wiring import build_watched, open_ledger
+
+
+async def serve(settings: Settings, metrics_port: int | None = None) -> None:
+    if not any(network.chain == "evm" for network in settings.networks.values()):
+        raise InvalidSettings("networks", 'has none with chain = "evm"; there is nothing to monitor')
+    told = settings.monitor
+    ledger = await open_ledger(settings)
+    watched, close = build_watched(settings, ledger)
+    monitor = Monitor(ledger, watched, period_s=told.period_s, reconcile_every_s=told.reconcile_every_s)
+    serve_metrics(
+        told.metrics_host, metrics_port or told.metrics_port, monitor.metrics.registry, "monitor.metrics_port"
+    )
+    on_stop(monitor.stop)
+    try:
+        await monitor.run()
+    finally:
+        await close()
+        await ledger.close()
+
+
+if __name__ == "__main__":
+    port = os.environ.get("TXMANAGER_METRICS_PORT")
+    sys.exit(run(lambda: serve(load(), int(port) if port else None)))

@@ -1,0 +1,54 @@
+"""Top-ups: a lane that runs low is paid from the lanes of a funding pool, by an ordinary intent.
+
+Its key names the lane and a span of time, so that however many monitors ask, and however often one is killed, a lane is
+paid at most once in each span. While the payment of the span before is on its way none is asked for, and the balance is
+read again after its end: one that was read before may not have it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from txmanager.core.errors import KeyReused
+from txmanager.core.ledger import Ledger
+from txmanager.core.models import Lane, intent_id, new_intent
+from txmanager.runtime.producer import Producer
+
+
+@dataclass(frozen=True, slots=True)
+class TopUps:
+    ledger: Ledger
+    producer: Producer
+    pool: str
+    """Whose lanes pay; they are never topped up themselves."""
+    amount: int
+    every_ms: int = 3_600_000
+    kind: str = "evm.transfer"
+
+    async def pay(self, lane: Lane, now: int, still_low: Callable[[], Awaitable[bool]]) -> str | None:
+        """The key of the payment that was asked for now; None when there is one already, or none is due."""
+        if lane.spec.pool == self.pool or lane.keyless:
+            return None
+        span = now // self.every_ms
+        for before in (span - 1, span):
+            record = await self.ledger.read(intent_id(self.key(lane.id, before), self.pool))
+            if record is not None and (before == span or not record.status.final):
+                return None
+        if not await still_low():
+            return None
+        key = self.key(lane.id, span)
+        address = lane.id.rpartition(":")[2]
+        payload = {"to": address, "value": str(self.amount)}
+        metadata = {"top_up": lane.id}
+        try:
+            await self.producer.submit(
+                new_intent(key=key, pool=self.pool, kind=self.kind, payload=payload, metadata=metadata)
+            )
+        except KeyReused:
+            return None  # another monitor was faster, with another amount
+        return key
+
+    @staticmethod
+    def key(lane: str, span: int) -> str:
+        return f"top-up:{lane}:{span}"
