@@ -154,11 +154,11 @@ REPRICE_EVERY_MS = 1_000
 
 def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, now: int) -> Step:
     effects = record.effects
-    if record.status.final or not effects:
+    if not effects or record.status.final:
         return Wait("nothing of it is in flight")
     for attempt in effects:
-        sighting = seen.sightings.get(attempt.name, UNSEEN)
-        if sighting.where == "final" and sighting.outcome is not None:
+        sighting = seen.sightings.get(attempt.name)
+        if sighting is not None and sighting.where == "final" and sighting.outcome is not None:
             outcome = sighting.outcome
             if (outcome.tx_hash, outcome.nonce) != (attempt.hash, attempt.nonce):
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)

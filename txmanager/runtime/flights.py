@@ -51,6 +51,11 @@ class Flight:
     @property
     def open(self) -> list[Attempt]:
         """Attempts that may still land and were not seen to: what others must not overtake."""
+        attempts = self.record.attempts
+        if len(attempts) == 1:  # as most have: every pass over a lane asks this of every flight
+            [only] = attempts
+            shut = only.proof is not None or only.name in self.proofs or (self.sightings and self.on_chain(only))
+            return [] if shut else [only]
         live = self.record.live
         used = {a.nonce for a in live if self.on_chain(a)} if self.sightings else ()
         return [a for a in live if a.nonce not in used and a.name not in self.proofs]
@@ -138,15 +143,23 @@ class Flights:
     def room(self) -> int:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
-        busy = sum(1 for f in self if not f.held and (strict or not (f.reached or f.landed)))
-        if (strict or self._gaps_block) and any(f.held for f in self):
+        busy = held = 0
+        for flight in self._by_id.values():
+            if flight.record.status is Status.HELD:
+                held += 1
+            elif strict or not (flight.reached or flight.landed):
+                busy += 1
+        if held and (strict or self._gaps_block):
             return 0
         window = 1 if self.single else self._policy.window
         return max(0, min(window - busy, self._policy.max_inflight - len(self)))
 
     def highest_on_chain(self) -> int:
-        nonces = [a.nonce for f in self for a in f.record.attempts if f.on_chain(a)]
-        self._highest = max([self._highest, *nonces])
+        for flight in self._by_id.values():
+            if flight.sightings:
+                for attempt in flight.record.attempts:
+                    if attempt.nonce > self._highest and flight.on_chain(attempt):
+                        self._highest = attempt.nonce
         return self._highest
 
     def unsent_below(self, nonce: int) -> bool:
@@ -177,10 +190,12 @@ class Flights:
         of nobody that all above it wait for."""
         # Nothing new is about to be sent: nothing is queued, or it waits for a re-sign or for room in the window.
         highest, quiet = self.highest_on_chain(), queue_empty or self.waiting or self.room() == 0
-        nonces = {id(f): [a.nonce for a in f.open] for f in self}
-        open_ones = {name for name, some in nonces.items() if some}
-        in_the_way = {id(f) for f in self if not f.held and id(f) in open_ones}
-        lowest = min((min(some) for some in nonces.values() if some), default=-1)
+        nonces = [(f, [a.nonce for a in f.open]) for f in self._by_id.values()]
+        open_ones = [f for f, some in nonces if some]
+        in_the_way = [f for f in open_ones if not f.held]
+        # "None but itself", asked of every flight: at most one is open, and if one is, then it.
+        alone, unopposed = len(open_ones) <= 1, len(in_the_way) <= 1
+        lowest = min([min(some) for _, some in nonces if some], default=-1)
         if floor is not None and floor < lowest:
             lowest = floor
         if lowest != self._lowest[0]:
@@ -195,15 +210,15 @@ class Flights:
                     proofs=flight.proofs,
                     reply=flight.reply,
                     sent_at=flight.sent_at,
-                    overtaken=min(nonces[id(flight)], default=highest) < highest,
-                    clear=not in_the_way or in_the_way == {id(flight)},
-                    idle=quiet and (not open_ones or open_ones == {id(flight)}),
+                    overtaken=bool(some) and min(some) < highest,
+                    clear=unopposed and (not in_the_way or in_the_way[0] is flight),
+                    idle=quiet and alone and (not open_ones or open_ones[0] is flight),
                     unproven=flight.unproven,
                     killable=flight.killable,
-                    lowest=lowest in nonces[id(flight)],
+                    lowest=lowest in some,
                     lowest_since=self._lowest[1],
                     priced_out=now < flight.priced_out_until,
                 ),
             )
-            for flight in self
+            for flight, some in nonces
         ]

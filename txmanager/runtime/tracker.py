@@ -112,7 +112,7 @@ class Tracker:
             (flight, attempt)
             for flight in lane.flights
             for attempt in flight.record.attempts
-            if not attempt.dead and flight.where(attempt) != "final"
+            if attempt.proof is None and (not flight.sightings or flight.where(attempt) != "final")
         ]
         if not wanted:
             return False

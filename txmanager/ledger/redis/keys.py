@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from txmanager.core.models import IntentId
@@ -58,6 +59,11 @@ class Keys:
 
     def record(self, lane: str, id: IntentId) -> str:
         return f"{self.prefix}:{{{lane}}}:r:{id}"
+
+    def records(self, lane: str, ids: Iterable[str]) -> list[str]:
+        """Those of many, by the text of their ids."""
+        start = f"{self.prefix}:{{{lane}}}:r:"
+        return [start + id for id in ids]
 
     def wake(self, lane: str) -> str:
         """A channel, not a key: something was appended to the lane, or asked of its owner."""

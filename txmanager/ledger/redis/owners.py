@@ -8,11 +8,14 @@ from typing import Any
 from txmanager.core.errors import Fenced, Refused, RolledBack
 from txmanager.core.ledger import SCHEMA, Lease, Renewed, Settled, Settlement, Taken, WriteAhead
 from txmanager.core.models import Fence, IntentId, Json, Record
-from txmanager.core.states import LaneState, sources
+from txmanager.core.states import LaneState, Status, sources
 from txmanager.ledger.inputs import check_final, check_token
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Arg, Call
+
+_SOURCES = {status: words(sources(status)) for status in Status if status.final}
+"""What each end may follow, as `settle` looks for it."""
 
 
 class Owners(Backend):
@@ -95,23 +98,17 @@ class Owners(Backend):
         lane = fence.lane
         after = max([cursor, *(w.attempt.nonce + 1 for w in batch)])
         args: list[Arg] = [fence.epoch, fence.token, str(cursor), str(after)]
-        for write in batch:
+        names = [str(write.id) for write in batch]
+        for name, write in zip(names, batch, strict=True):
             attempt = write.attempt
-            args += (
-                str(write.id),
-                write.life,
-                write.stream_id,
-                attempt.purpose.value,
-                str(attempt.nonce),
-                attempt.hash,
-            )
+            args += (name, write.life, write.stream_id, attempt.purpose.value, str(attempt.nonce), attempt.hash)
             args += (codec.pack_attempt(attempt), int(write.counted), *_deaths(write.deaths))
         keys = [
             self._keys.lane(lane),
             self._keys.queue(lane),
             self._keys.events(lane),
             self._keys.unfinished(lane),
-            *(self._keys.record(lane, w.id) for w in batch),
+            *self._keys.records(lane, names),
         ]
         reply = await self._fenced(fence, "record_attempts", keys, args, durable=True)
         if reply[0] == b"refused":
@@ -123,13 +120,14 @@ class Owners(Backend):
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         lane = fence.lane
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
-        for item in batch:
+        names = [str(item.id) for item in batch]
+        for name, item in zip(names, batch, strict=True):
             outcome = check_final(item.outcome)
-            name = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
+            landed_as = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
             code = str(outcome.error["code"]) if outcome.error else ""
-            args += (str(item.id), item.life, outcome.status.value, words(sources(outcome.status)))
-            args += (codec.pack_outcome(outcome), name, code, outcome.tx_hash or "", *_deaths(item.deaths))
-        keys = [*self._lane_keys(lane, events=True), *(self._keys.record(lane, i.id) for i in batch)]
+            args += (name, item.life, outcome.status.value, _SOURCES[outcome.status])
+            args += (codec.pack_outcome(outcome), landed_as, code, outcome.tx_hash or "", *_deaths(item.deaths))
+        keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, names)]
         # an outcome seen on chain can be seen again; one that only we know must not be lost
         durable = any(item.outcome.tx_hash is None for item in batch)
         reply = await self._fenced(fence, "settle", keys, args, durable=durable)
@@ -164,4 +162,6 @@ class Owners(Backend):
 
 
 def _deaths(deaths: Mapping[str, Mapping[str, Json]]) -> tuple[Arg, ...]:
+    if not deaths:
+        return (0,)
     return len(deaths), *(part for name, proof in deaths.items() for part in (name, codec.dumps(proof)))
