@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from txmanager.chains.evm.fees import FeeOracle, bump, capped, number, price_for
+from txmanager.chains.evm.given import given_attempt, prepare_given
 from txmanager.chains.evm.intents import KINDS
 from txmanager.chains.evm.names import LaneId
 from txmanager.chains.evm.network import EvmNetwork, preset
-from txmanager.chains.evm.nodes import Broadcaster, ask_many
+from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
 from txmanager.chains.evm.simulation import MIN_GAS, read, simulate
 from txmanager.chains.evm.tracker import Tracker
-from txmanager.chains.evm.transaction import DYNAMIC, Body, Fees, Signed, TransactionSigner, read_raw, sign_any
+from txmanager.chains.evm.transaction import DYNAMIC, LEGACY, Body, Fees, Signed, TransactionSigner, read_raw, sign_any
 from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Verdict
 from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured
+from txmanager.core.given import RAW_KIND, Quote
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.rpc.errors import RpcFailure
+from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc
 
@@ -40,17 +42,22 @@ class EvmChain:
         settings: EvmNetwork | None = None,
         max_values: Mapping[str, int | None] | None = None,
         bumps: Mapping[str, int] | None = None,
+        keyless: Collection[str] = (),
         rpc: JsonRpc | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """`signers`, `max_values` (wei an intent may move) and `bumps` (percent a replacement adds, where that is more
-        than the network's) are by lane id. `rpc` replaces the HTTP transport."""
+        than the network's) are by lane id; the callers hold the keys of `keyless` lanes. `rpc` replaces
+        the HTTP transport."""
         self.chain_id = chain_id
         self.settings = settings or preset(None, chain_id)
         self.rpc: JsonRpc = rpc if rpc is not None else HttpRpc(endpoints, rng)
         self._lanes: dict[str, LaneId] = {}
         self._signers = {lane: self._checked(lane, signer) for lane, signer in (signers or {}).items()}
         self._max_values = dict(max_values or {})
+        self._keyless = set(keyless)
+        for lane in self._keyless & set(self._signers):
+            raise InvalidSettings("keyless", f"lane {lane} has a key here; an address cannot be both")
         self._bumps = dict(bumps or {})
         self._fees = FeeOracle(self._ask, self.settings)
         self._tracker = Tracker(self.rpc, self.settings.finality)
@@ -64,7 +71,7 @@ class EvmChain:
         """A kind of another chain will never be known here: it fails by itself instead of stopping the lane."""
         if not intent.kind.startswith("evm."):
             return True
-        return intent.kind in KINDS and intent.version <= INTENT_VERSION
+        return (intent.kind in KINDS or intent.kind == RAW_KIND) and intent.version <= INTENT_VERSION
 
     async def nonce(self, lane: str) -> NonceView:
         await self._check_chain_id()
@@ -72,6 +79,8 @@ class EvmChain:
         return NonceView(count, head.number, balance)
 
     async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
+        if lane in self._keyless:
+            return [prepare_given(intent, self._lane(lane)) for intent in intents]
         base_fee, _ = await self._fees.read()
         read_ones = [read(intent, self._max_values.get(lane), base_fee) for intent in intents]
         bodies = [(i, r[0], r[1]) for i, r in zip(intents, read_ones, strict=True) if not isinstance(r, Impossible)]
@@ -81,6 +90,8 @@ class EvmChain:
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
     ) -> list[Attempt]:
+        if purpose is Purpose.GIVEN:
+            return [given_attempt(ready, now) for ready in prepared]
         base_fee, market = await self._fees.read()
         jobs = []
         for nonce, ready in enumerate(prepared, first_nonce):
@@ -129,6 +140,29 @@ class EvmChain:
     async def close(self) -> None:
         await self._broadcaster.close()
         await self.rpc.close()
+
+    # what the nonce service asks
+
+    async def counts(self, address: str) -> tuple[int, int]:
+        """Transactions of the address: in the newest block, and with what waits in the node's pool."""
+        await self._check_chain_id()
+        calls = [("eth_getTransactionCount", [address, block]) for block in ("latest", "pending")]
+        latest, pending = await ask_many(self.rpc, calls, "counts")
+        count = number(expect(latest), "a count")
+        try:
+            return count, max(count, number(expect(pending), "a count"))
+        except RpcError:
+            return count, count  # a node without a pool of its own
+
+    async def quote(self) -> Quote:
+        base_fee, market = await self._fees.read()
+        price = price_for(market, base_fee, LEGACY).max_fee
+        return Quote(base_fee, market.max_fee, market.tip, price)
+
+    def add_keyless(self, lane: str) -> None:
+        """Serve one more lane whose key the callers hold."""
+        self._lane(lane)
+        self._keyless.add(lane)
 
     # parts
 
