@@ -1,6 +1,6 @@
 """Run everything on this machine and write `docs/performance.md`.
 
-    python -m bench [--jobs 20000] [--peer-jobs N] [--repeats 3] [--quick] [--only drain,network,...]
+    python -m bench [--jobs 20000] [--peer-jobs N] [--repeats 3] [--quick] [--only drain,network,...] [--keep]
 
 Ratios decide; absolute figures only say what this machine did. It refuses nothing when the machine is busy, but the
 report shows the load it was made under.
@@ -25,7 +25,10 @@ from bench.figures import Series, percentile, sample
 from bench.page import write_page
 from bench.processes import ROOT, Failed, redis_server, run
 
-PARTS = ("drain", "network", "latency", "accept", "memory", "blocks", "growth")
+PARTS = ("drain", "network", "latency", "accept", "memory", "blocks", "growth", "million", "recovery")
+ONCE = ("memory", "blocks", "growth", "million", "recovery")
+"""Counted or slow: once is enough."""
+_RESULTS = ROOT / ".cache" / "bench" / "results.json"
 Results = dict[str, dict[str, Series]]
 
 
@@ -95,11 +98,36 @@ def measure_blocks(results: Results, options: argparse.Namespace) -> None:
 
 
 def measure_growth(results: Results, options: argparse.Namespace) -> None:
-    """Processor time per intent of worker and Redis together, with few and with many lanes, little and much queued."""
-    jobs = options.jobs if not options.quick else 4_000
-    for name, lanes, queued in (("8 lanes", 8, jobs), ("1,000 lanes", 1_000, jobs), ("much queued", 8, 5 * jobs)):
+    jobs = 4_000 if options.quick else 40_000
+    for name, lanes in (("8 lanes", 8), ("1,000 lanes", 1_000)):
         series = _put(results, "growth", name)
-        sample(series, lambda n=lanes, q=queued: figures.drain_ours(q, lanes=n), "cpu_us")  # type: ignore[misc]
+        sample(series, lambda n=lanes: figures.cost_per_intent(n, jobs), "cost_us")  # type: ignore[misc]
+
+
+def measure_million(results: Results, options: argparse.Namespace) -> None:
+    for name, value in figures.million(*((20_000, 2_000) if options.quick else (1_000_000, 20_000))).items():
+        _put(results, "million", name).samples.append(value)
+
+
+def measure_recovery(results: Results, options: argparse.Namespace) -> None:
+    lanes, inflight = (10, 20) if options.quick else (100, 100)
+    command = [sys.executable, "-m", "bench.recovery", "--lanes", str(lanes), "--inflight", str(inflight)]
+    sample(_put(results, "recovery", "txmanager"), lambda: run(command, 400), "leases")
+
+
+GROUPS = {"network": ("network", "handler"), "latency": ("p50", "p99")}
+"""Parts that measure several figures at once."""
+
+
+def _kept(only: list[str]) -> Results:
+    """What the last run measured, without what is measured now."""
+    if not _RESULTS.exists():
+        return {}
+    now = {group for part in only for group in GROUPS.get(part, (part,))}
+    told = json.loads(_RESULTS.read_text())["results"]
+    return {
+        part: {name: Series(**one) for name, one in group.items()} for part, group in told.items() if part not in now
+    }
 
 
 def parse() -> argparse.Namespace:
@@ -109,6 +137,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="2,000 jobs, once: whether it runs, not how fast")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument("--keep", action="store_true", help="parts not asked for stay as the last run measured them")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "performance.md")
     options = parser.parse_args()
     if options.quick:
@@ -127,7 +156,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     peers = contenders.install_peers()
-    results: Results = {}
+    results: Results = _kept(options.only) if options.keep else {}
     loads = []
     with redis_server() as redis:
         redis_version = redis.version
@@ -135,8 +164,8 @@ def main() -> None:
         loads.append(figures.load())
         print(f"repeat {repeat + 1} of {options.repeats}, load {loads[-1]:.2f}", flush=True)
         for part in options.only:
-            if repeat and part in ("memory", "blocks", "growth"):
-                continue  # counted or slow: once is enough
+            if repeat and part in ONCE:
+                continue
             print(f"  {part}", flush=True)
             measure = globals()[f"measure_{part}"]
             measure(results, options, peers) if part in ("drain", "network", "latency") else measure(results, options)
@@ -153,9 +182,8 @@ def main() -> None:
         "txmanager": version("txmanager"),
         **contenders.versions(peers),
     }
-    raw = ROOT / ".cache" / "bench" / "results.json"
     told = {part: {name: asdict(one) for name, one in group.items()} for part, group in results.items()}
-    raw.write_text(json.dumps({"machine": machine, "results": told}))
+    _RESULTS.write_text(json.dumps({"machine": machine, "results": told}))
     write_page(
         options.output, results, machine, jobs=options.jobs, peer_jobs=options.peer_jobs, repeats=options.repeats
     )

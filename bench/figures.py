@@ -81,6 +81,36 @@ def drain_ours(jobs: int, *options: str, lanes: int = 8, fsync: str = "everysec"
         }
 
 
+def cost_per_intent(lanes: int, jobs: int) -> dict[str, Any]:
+    """Processor time of worker and Redis for one intent more: what twice as many cost above what they cost, so that
+    taking over the lanes, which is paid once, is not counted."""
+    once, twice = drain_ours(jobs, lanes=lanes), drain_ours(2 * jobs, lanes=lanes)
+
+    def total(told: dict[str, Any]) -> float:
+        return float(told["cpu_us"] + told["redis_us"]) * int(told["jobs"])
+
+    return {"cost_us": (total(twice) - total(once)) / jobs, "rss_mb": twice["rss_mb"]}
+
+
+def million(queued: int, part: int) -> dict[str, float]:
+    """The same part of the work off a short queue and off a very long one, then the rest of that: does it cost more,
+    and does the worker grow?"""
+
+    def cost(at: Stage, stop_after: int) -> tuple[float, dict[str, Any]]:
+        before = at.redis.cpu_s()
+        told = run(contenders.ours("empty", at.redis.url, at.rpc, part, "--stop-after", str(stop_after)), 1_800)
+        return (told["cpu_s"] + at.redis.cpu_s() - before) / stop_after * 1e6, told
+
+    with stage() as at:
+        run(contenders.ours("fill", at.redis.url, at.rpc, part), 600)
+        short, _ = cost(at, part)
+    with stage() as at:
+        run(contenders.ours("fill", at.redis.url, at.rpc, queued), 1_800)
+        long, _ = cost(at, part)
+        _, rest = cost(at, queued - 2 * part)
+    return {"short": short, "long": long, "early_mb": rest["early_mb"], "late_mb": rest["rss_mb"], "queued": queued}
+
+
 def drain_peer(name: str, jobs: int, *, rtt_ms: float = 0.0, handler_ms: float = 0.0) -> dict[str, Any]:
     with stage(rtt_ms=rtt_ms, handler_ms=handler_ms) as at:
         command, env = contenders.peer(name, "drain", at.redis.url, at.rpc, jobs, RATE)

@@ -1,10 +1,11 @@
 """Ours, as a contender: the production ledger, worker and NEAR adapter, unchanged, in one process.
 
-    python -m bench.ours drain|latency|fill|empty --redis URL --rpc PORT --jobs N [--window 16] [--durability none]
+    python -m bench.ours drain|latency|fill|empty|serve --redis URL --rpc PORT --jobs N [--window 16] ...
 
 `drain` accepts all jobs first and then times the worker from its start to the last settlement. `latency` submits
 200 a second and times each from `submit` until a caller in the same process was told that it is final. `fill` only
-accepts, `empty` only works off what was accepted with the same keys.
+accepts, `empty` only works off what was accepted with the same keys (`--stop-after`: a part of it), `serve` works
+until it is killed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import logging
 import random
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -75,14 +77,22 @@ async def submit_all(producer: Producer, jobs: int) -> None:
             assert isinstance(result, Submitted), result
 
 
+def resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
 async def drain(ledger: RedisLedger, worker: Worker, jobs: int) -> dict[str, Any]:
     gc.collect()
+    early_mb = 0.0
     trips, began, spent = ledger.runner.round_trips, time.perf_counter(), time.process_time()
     running = asyncio.create_task(worker.run())
     while settled(worker) < jobs:
         if running.done():
             await running
         await asyncio.sleep(0.01)
+        if not early_mb and settled(worker) >= jobs // 10:
+            early_mb = resident_mb()
     seconds, spent = time.perf_counter() - began, time.process_time() - spent
     worker.stop()
     await running
@@ -91,7 +101,9 @@ async def drain(ledger: RedisLedger, worker: Worker, jobs: int) -> dict[str, Any
         "per_s": jobs / seconds,
         "cpu_us": spent / jobs * 1e6,
         "round_trips": (ledger.runner.round_trips - trips) / jobs,
-        "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "cpu_s": spent,
+        "early_mb": early_mb,
+        "rss_mb": resident_mb(),
     }
 
 
@@ -140,8 +152,10 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
             await submit_all(Producer(ledger), options.jobs)
         if options.mode == "fill":
             return {"filled": options.jobs}
+        if options.mode == "serve":
+            await worker.run()
         if options.mode in ("drain", "empty"):
-            return await drain(ledger, worker, options.jobs)
+            return await drain(ledger, worker, options.stop_after or options.jobs)
         return await latency(ledger, worker, options.jobs, options.rate)
     finally:
         await chain.close()
@@ -150,10 +164,11 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("mode", choices=("drain", "latency", "fill", "empty"))
+    parser.add_argument("mode", choices=("drain", "latency", "fill", "empty", "serve"))
     parser.add_argument("--redis", required=True)
     parser.add_argument("--rpc", type=int, required=True)
     parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument("--stop-after", type=int, default=0)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--window", type=int, default=16)
     parser.add_argument("--lanes", type=int, default=8)

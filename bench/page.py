@@ -102,12 +102,20 @@ def _goals(results: Results) -> list[Goal]:
     )
     at_most("Redis memory per live intent", 1_500, _of(results, "memory", "live"), "B")
     at_most("Redis memory per final record", 1_000, _of(results, "memory", "final"), "B")
-    few = _of(results, "growth", "8 lanes")
-    for name, must in (("1,000 lanes", 1.3), ("much queued", 1.2)):
-        many = _of(results, "growth", name)
-        if few is not None and many is not None:
-            found = many.middle / few.middle
-            goals.append(Goal(f"cost per intent, {name}", f"<= {must:g}x", f"{found:.2f}x", found <= must))
+
+    def times(what: str, must: float, more: Series | None, less: Series | None) -> None:
+        if more is not None and less is not None:
+            found = more.middle / less.middle
+            goals.append(Goal(what, f"<= {must:g}x", f"{found:.2f}x", found <= must))
+
+    times("cost per intent, 1,000 lanes", 1.3, _of(results, "growth", "1,000 lanes"), _of(results, "growth", "8 lanes"))
+    queued = _of(results, "million", "queued")
+    if queued is not None:
+        long, short = _of(results, "million", "long"), _of(results, "million", "short")
+        times(f"cost per intent, {queued.middle:,.0f} queued", 1.2, long, short)
+        late, early = _of(results, "million", "late_mb"), _of(results, "million", "early_mb")
+        times(f"worker memory after {queued.middle:,.0f} intents, against a tenth of them", 1.1, late, early)
+    at_most("recovery of every lane after a kill -9", 2, _of(results, "recovery", "txmanager"), "leases")
     return goals
 
 
@@ -204,5 +212,25 @@ def _small(results: Results) -> str:
         out += f"\n## Redis memory per intent\n\n{what}\n\n{table(['', ''], rows)}"
     if "growth" in results:
         rows = [[s.name, f"{s.middle:.0f} us", f"{s.more.get('rss_mb', 0):.0f} MB"] for s in results["growth"].values()]
-        out += f"\n## Growth\n\n{table(['', 'worker processor time per intent', 'worker memory'], rows)}"
+        what = "Processor time of worker and Redis for one intent more, when the lanes are taken over."
+        out += f"\n## Growth\n\n{what}\n\n{table(['', 'per intent', 'worker memory'], rows)}"
+    if "million" in results:
+        told = {name: series.middle for name, series in results["million"].items()}
+        rows = [
+            ["cost of an intent off a short queue", f"{told['short']:.0f} us"],
+            [f"cost of an intent off a queue of {told['queued']:,.0f}", f"{told['long']:.0f} us"],
+            ["worker memory after a tenth of them", f"{told['early_mb']:.0f} MB"],
+            ["worker memory after all", f"{told['late_mb']:.0f} MB"],
+        ]
+        out += f"\n## A long queue\n\n{table(['', ''], rows)}"
+    if (recovery := _of(results, "recovery", "txmanager")) is not None:
+        more = recovery.more
+        rows = [
+            ["in flight at the kill", f"{more['in_flight']:,.0f}"],
+            ["until the first lane moved", f"{more['first_s']:.1f} s"],
+            ["until every lane moved", f"{more['seconds']:.1f} s"],
+            ["nonces out of order", f"{more['violations']:.0f}"],
+        ]
+        what = "A worker is killed with -9; another is started at once. A lease is 10 s."
+        out += f"\n## Recovery\n\n{what}\n\n{table(['', ''], rows)}"
     return out

@@ -3,8 +3,9 @@
     python -m bench.sink [--delay-ms 20]
 
 It prints its port. It counts requests, connections and order violations (a nonce at or below one that the same key
-sent before), and tells them when asked `bench_stats`. It knows no blocks with contents: no proof of death may be
-asked of it. `--delay-ms` is spent in the handler of every send, connection by connection.
+sent before), and tells them when asked `bench_stats`. After `bench_hold` it includes nothing until `bench_release`.
+It knows no blocks with contents: no proof of death may be asked of it. `--delay-ms` is spent in the handler of every
+send, connection by connection.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Ledger:
         self.asked: Counter[str] = Counter()
         self.violations = 0
         self.connections = 0
+        self.holds = False
+        """Whether what is sent stays where it is: taken, and never included."""
         self.began = time.monotonic()
 
     def take(self, transaction: str) -> str:
@@ -104,10 +107,10 @@ def answer(ledger: Ledger, method: str, params: Any) -> Any:
         case "EXPERIMENTAL_tx_status":
             if params["tx_hash"] not in ledger.known:
                 raise Refused("UNKNOWN_TRANSACTION")
-            return _status(params["tx_hash"])
+            return {"final_execution_status": "NONE"} if ledger.holds else _status(params["tx_hash"])
         case "query" if params["request_type"] == "view_access_key":
             key = b"\0" + base58.b58decode(params["public_key"].partition(":")[2])
-            nonce = ledger.nonces.get(key, _FIRST_NONCE)
+            nonce = _FIRST_NONCE if ledger.holds else ledger.nonces.get(key, _FIRST_NONCE)
             return {"nonce": nonce, "permission": "FullAccess", "block_height": ledger.height, "block_hash": _HASH}
         case "query":
             return {"amount": "1" + "0" * 30, "block_height": ledger.height, "block_hash": _HASH}
@@ -117,6 +120,9 @@ def answer(ledger: Ledger, method: str, params: Any) -> Any:
             return {"chain_id": "bench"}
         case "bench_stats":
             return ledger.stats()
+        case "bench_hold" | "bench_release":
+            ledger.holds = method == "bench_hold"
+            return ledger.holds
     raise Refused("METHOD_NOT_FOUND")
 
 
