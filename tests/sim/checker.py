@@ -241,7 +241,8 @@ def _rolled_back(evidence: Checked, memory: _Memory, fact: RolledBack) -> None:
 
 
 def _operated(evidence: Checked, memory: _Memory, fact: Operated) -> None:
-    pass
+    if fact.what == "rebaseline":
+        memory.lost.discard(fact.lane)  # an operator vouches for it: it may sign again
 
 
 def _broke(evidence: Checked, memory: _Memory, fact: Broke) -> None:
