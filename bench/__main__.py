@@ -37,10 +37,11 @@ def _put(results: Results, part: str, name: str) -> Series:
 
 
 def measure_drain(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
+    wide = ("--window", str(figures.WIDE))
     for name in ("raw", "aiohttp", "lua"):
         sample(_put(results, "drain", f"limit: {name}"), lambda n=name: figures.limit(n, options.jobs))  # type: ignore[misc]
-    sample(_put(results, "drain", "txmanager"), lambda: figures.drain_ours(options.jobs))
-    durable = ("--durability", "fsync")
+    sample(_put(results, "drain", "txmanager"), lambda: figures.drain_ours(options.jobs, *wide))
+    durable = (*wide, "--durability", "fsync")
     sample(
         _put(results, "drain", "txmanager, fsync"), lambda: figures.drain_ours(options.jobs, *durable, fsync="always")
     )

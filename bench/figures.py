@@ -15,6 +15,8 @@ from bench.processes import Failed, Redis, ask, proxy, redis_server, run, sink
 
 RTT_MS = 20.0
 RATE = 200.0
+WIDE = 64
+"""The window of the drain without delays: what an operator who wants throughput sets for a direct endpoint."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ def recover(lanes: int, inflight: int) -> dict[str, Any]:
         run(contenders.ours("fill", at.redis.url, at.rpc, lanes * (2 * inflight + _SPARE), *options), 120)
         first = _serve(at, *options)
         try:
-            _until(lambda: ask(at.sink, "bench_stats")["asked"].get("broadcast_tx_async", 0) >= lanes * inflight * 0.95)
+            _until(lambda: ask(at.sink, "bench_stats")["asked"].get("broadcast_tx_async", 0) >= lanes * inflight)
             sent = int(ask(at.sink, "bench_stats")["asked"]["broadcast_tx_async"])
             first.kill()
             began = time.perf_counter()

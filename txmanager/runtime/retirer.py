@@ -18,7 +18,7 @@ _BATCH = 128
 
 
 class Retirer:
-    def __init__(self, ledger: Ledger, metrics: Metrics, delay_s: float = 0.02) -> None:
+    def __init__(self, ledger: Ledger, metrics: Metrics, delay_s: float = 0.1) -> None:
         self._ledger = ledger
         self._metrics = metrics
         self._delay_s = delay_s
