@@ -148,6 +148,15 @@ _INNOCENT = ("overtaken", "expired")
 _TOO_CHEAP = (Verdict.UNDERPRICED, Verdict.REPLACEMENT_UNDERPRICED, Verdict.INVALID_FEE)
 OVERDUE = "not included within"
 """How the no-op of an intent that was cancelled for being late remembers why."""
+_CALLERS = (
+    Verdict.INSUFFICIENT_FUNDS,
+    Verdict.UNDERPRICED,
+    Verdict.REPLACEMENT_UNDERPRICED,
+    Verdict.INVALID_FEE,
+    Verdict.FEE_CAP_EXCEEDED,
+    Verdict.PERMANENT,
+)
+"""What only whoever holds the key can cure, by other bytes at the same number or by funds."""
 REPRICE_EVERY_MS = 1_000
 """A node that calls one price after the other too low is not chased faster than this."""
 
@@ -169,9 +178,12 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
     if record.status is Status.HELD and record.directive and record.directive.get("force") is True:
         deaths |= {a.name: _forced(record.directive) for a in record.effects if not a.dead and a.name not in deaths}
     alive = [a for a in effects if not a.dead and a.name not in deaths]
+    given = effects[0].purpose is Purpose.GIVEN
     if alive:
+        if given:
+            return _decide_given(record, alive[0], seen, policy, now)
         return _decide_alive(record, alive, seen, policy, traits, now)
-    return _decide_dead(record, seen, policy, deaths)
+    return _end_given(record, deaths) if given else _decide_dead(record, seen, policy, deaths)
 
 
 def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
@@ -230,6 +242,34 @@ def _decide_alive(
     if asked and not noops:
         return Wait("killed by the next intent that lands")
     return Wait("sent, not seen yet")
+
+
+def _decide_given(record: Record, attempt: Attempt, seen: Observation, policy: Policy, now: int) -> Step:
+    """The caller's own bytes: sent again and looked up; a problem is told, because only the caller can sign others."""
+    held = record.status is Status.HELD
+    verdict, message = (seen.reply.verdict, seen.reply.message) if seen.reply else (None, "")
+    if not held and now - attempt.signed_at >= policy.hold_after_ms:
+        if not seen.unproven:
+            return Prove("not seen for long: its number may be used")
+        return Hold("no_proof", {"attempts": [attempt.name], "message": "neither landed nor provably dead"})
+    if verdict is Verdict.NONCE_TOO_LOW:
+        return Prove("the node says nonce_too_low")
+    if verdict in _CALLERS and not held:
+        return Hold(verdict, {"nonce": str(attempt.nonce), "hash": attempt.hash, "message": message})
+    if not 0 <= now - seen.sent_at < policy.include_within_ms:
+        return Probe(attempt, "not included in time")
+    return Wait("sent, not seen yet")
+
+
+def _end_given(record: Record, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
+    """Other bytes used the number, which proves that these never will."""
+    if record.cancel_requested:
+        return Settle(Outcome(Status.CANCELLED), "cancelled, and proven dead", deaths)
+    proofs = [*deaths.values(), *(a.proof for a in record.attempts if a.proof)]
+    rival = next((proof["landed"] for proof in proofs if "landed" in proof), None)
+    code, by = ("nonce_used", "another transaction") if rival is None else ("replaced", str(rival))
+    message = f"nonce {record.attempts[0].nonce} was used by {by}; nothing was spent on this one"
+    return Settle(Outcome(Status.FAILED, error=failure(code, message, new_key_helps=True)), code, deaths)
 
 
 def _overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:

@@ -113,7 +113,7 @@ class OwnedLane:
     log: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.flights = Flights(self.policy, gaps_block=self.chain.traits.gaps_block)
+        self.flights = Flights(self.policy, gaps_block=self.chain.traits.gaps_block and not self.keyless)
         self.gaps = Gaps(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self._adopt(self.lane)
@@ -122,6 +122,11 @@ class OwnedLane:
     @property
     def id(self) -> str:
         return self.fence.lane
+
+    @property
+    def keyless(self) -> bool:
+        """The callers hold the key: numbers come by reservation, and what goes wrong is told, not cured."""
+        return self.lane.keyless
 
     @property
     def footing(self) -> Footing:
@@ -231,18 +236,19 @@ class OwnedLane:
     async def recover(self) -> None:
         """Make sure that the ledger is the one we know, the chain is where it says, and load what is in flight."""
         await self._check_history(self.lane, None)
-        if self.lane.cursor is None:
+        if self.lane.cursor is None and not self.keyless:
             await self._first_baseline()
         await self.load()
         await self.gaps.load()
-        if self.state is not LaneState.QUARANTINED:
+        if self.state is not LaneState.QUARANTINED and not self.keyless:
             await self._check_chain()
 
     async def _check_history(self, lane: Lane, known: Footing | None) -> None:
         """Another history: go on only if nothing of ours can be missing in it."""
         if not lane.moved:
             return
-        whole = known is not None and known.stands_in(lane)
+        # An owner of a keyless lane knows nothing of its reservations, so its memory proves nothing.
+        whole = known is not None and not self.keyless and known.stands_in(lane)
         evidence = {"stored": lane.replication_id, "found": lane.found_replication_id}
         if self.context.ledger.vouches or whole:
             await self.insist(

@@ -25,11 +25,14 @@ from txmanager.runtime.lane import FUNDS, WORKING, OwnedLane, Unserved, stream_o
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
 
-_NO_WORD = (Verdict.BUSY, Verdict.ONE_AT_A_TIME, Verdict.RATE_LIMITED, Verdict.UNAVAILABLE, Verdict.UNKNOWN)
+NO_WORD = (Verdict.BUSY, Verdict.ONE_AT_A_TIME, Verdict.RATE_LIMITED, Verdict.UNAVAILABLE, Verdict.UNKNOWN)
 """The node did not say what it thinks of the bytes: they are not refused, and may be on their way."""
 
 
 class Sender:
+    purpose = Purpose.FIRST
+    """Why the first bytes of an intent are there."""
+
     def __init__(self, lane: OwnedLane, rng: random.Random) -> None:
         self._lane = lane
         self._rng = rng
@@ -99,7 +102,7 @@ class Sender:
         solo = self._solo
         if solo is not None:
             known = self._lane.flights.get(solo.record.id) is solo
-            refused = solo.reply is not None and not solo.reply.verdict.sent and solo.reply.verdict not in _NO_WORD
+            refused = solo.reply is not None and not solo.reply.verdict.sent and solo.reply.verdict not in NO_WORD
             if not known or solo.held or not solo.open or (refused and not self._unsent):
                 self._solo = None
 
@@ -213,7 +216,7 @@ class Sender:
             with lane.context.metrics.sign_s.time():
                 attempts = await lane.insist(
                     lambda: lane.chain.sign(
-                        lane.id, [p for _, p in ready], lane.cursor, Purpose.FIRST, lane.context.clock()
+                        lane.id, [p for _, p in ready], lane.cursor, self.purpose, lane.context.clock()
                     )
                 )
         except NotBuilt as nothing:

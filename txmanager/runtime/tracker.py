@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from txmanager.core.chain import Verdict
+from txmanager.core.chain import Proof, Verdict
 from txmanager.core.decide import (
     Hold,
     Kill,
@@ -185,17 +185,29 @@ class Tracker:
                     flight.reply = None  # a node's word was not confirmed: ask again later instead of believing it
                 continue
             by = proof.evidence.get("final_nonce") if proof.cause == "overtaken" else None
-            whose = "ours" if by is None else await self._whose(int(by))
+            whose = "ours" if by is None or lane.keyless else await self._whose(int(by))
             if whose == "foreign":
                 evidence = {"final_nonce": str(by), "cursor": str(lane.cursor), "hash": attempt.hash}
                 await lane.quarantine("foreign_nonce_use", evidence)
             if whose != "ours":
                 continue
-            flight.proofs[attempt.name] = proof
+            flight.proofs[attempt.name] = self._told(attempt, proof) if lane.keyless else proof
             lane.context.metrics.overtaken.labels(lane.id, proof.cause).inc()
             lane.log.warning("attempt proven dead", intent=str(flight.record.id), hash=attempt.hash, cause=proof.cause)
             changed = True
         return changed
+
+    def _told(self, attempt: Attempt, proof: Proof) -> Proof:
+        """Keyless: which of the caller's own bytes used the number, where that is known; else the key is used
+        elsewhere, which is the caller's to know."""
+        rivals = [
+            a for f in self._lane.flights for a in f.record.attempts if a.nonce == attempt.nonce and f.on_chain(a)
+        ]
+        if rivals:
+            return replace(proof, evidence={**proof.evidence, "landed": rivals[0].hash})
+        if "landed" not in proof.evidence:
+            self._lane.log.error("nonce used elsewhere", nonce=str(attempt.nonce), hash=attempt.hash)
+        return proof
 
     async def _whose(self, final_nonce: int) -> Literal["ours", "foreign", "unclear"]:
         """Who used the nonce that overtook us. Ours of that nonce may have landed since the last look."""
@@ -298,7 +310,7 @@ class Tracker:
             lane.context.metrics.holds.labels(lane.id, step.reason).inc()
             lane.log.error("intent held", intent=str(record.id), reason=step.reason, evidence=step.evidence)
             await lane.load()
-            if lane.policy.window == 1 or lane.chain.traits.gaps_block:
+            if (lane.policy.window == 1 or lane.chain.traits.gaps_block) and not lane.keyless:
                 await lane.pause(f"{HELD}{record.id.key} ({step.reason})", step.evidence)
 
 

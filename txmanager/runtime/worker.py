@@ -24,6 +24,7 @@ from txmanager.core.router import Router
 from txmanager.runtime.built import Builders, BuildingChain
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
+from txmanager.runtime.relay import Relay
 from txmanager.runtime.retirer import Retirer
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.tracker import Tracker
@@ -257,7 +258,8 @@ class Worker:
         retry_in_s = 0.0
         try:
             await lane.recover()
-            tracker, sender = Tracker(lane, self._timing.poll_s), Sender(lane, self._rng)
+            tracker = Tracker(lane, self._timing.poll_s)
+            sender = (Relay if lane.keyless else Sender)(lane, self._rng)
             await lane.insist(tracker.look)
             sender.rebroadcast()
             async with asyncio.TaskGroup() as group:
