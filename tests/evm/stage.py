@@ -50,6 +50,8 @@ class Stage:
     network: EvmNetwork = NETWORK
     policy: Policy = POLICY
     ledger: Ledger = field(default_factory=MemoryLedger)
+    pools: dict[int, str] = field(default_factory=dict)
+    """Pools of signers that have another one, by their place."""
 
     def __post_init__(self) -> None:
         for signer in self.signers:
@@ -82,7 +84,8 @@ class Stage:
 
     async def start(self, **more: Any) -> None:
         self.chain = self.make_chain()
-        services = {lane_of(s): Service(LaneSpec(lane_of(s), POOL), self.chain, self.policy) for s in self.signers}
+        specs = [LaneSpec(lane_of(s), self.pools.get(n, POOL)) for n, s in enumerate(self.signers)]
+        services = {spec.id: Service(spec, self.chain, self.policy) for spec in specs}
         self.worker = Worker(self.ledger, services, timing=TIMING, **more)
         self._task = asyncio.create_task(self.worker.run())
         await until(lambda: set(services) <= set(self.worker.owned), 20.0, what="the worker owns its lanes")

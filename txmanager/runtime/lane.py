@@ -97,6 +97,8 @@ class OwnedLane:
     asks: int = 0
     checked: str = ""
     """The monitor's request that was answered last."""
+    deepest: tuple[int, int] = (-1, -1)
+    """The highest nonce of ours that was settled by this owner, and the height it was included at."""
     taking: bool = True
     sending: bool = False
     """Whether the sender is between a take and its last send."""
@@ -339,8 +341,24 @@ class OwnedLane:
         self.log.info("checked", check=check)
         if "dropped" in check and len(self.flights):
             self.resend = True
-        if self.chain.traits.gaps_block and self.state is not LaneState.QUARANTINED:
-            await self._check_chain()
+        if self.chain.traits.gaps_block and not self.lane.keyless and self.state is not LaneState.QUARANTINED:
+            await self.look_at_chain()
+
+    async def look_at_chain(self) -> None:
+        """Where gaps block: what belongs to nobody, what somebody else used, whether what was final is still there."""
+        nonce, height = self.deepest
+        try:
+            view = await self.chain.nonce(self.id)
+        except (Unavailable, Busy, KeyMissing):
+            return
+        self.gaps.see(view)
+        if view.next_nonce > self.cursor and self.lane.cursor is not None and not self.lane.keyless:
+            evidence = {"chain_nonce": str(view.next_nonce - 1), "cursor": str(self.cursor)}
+            await self.quarantine("foreign_nonce_use", evidence)
+        # A settled nonce that the chain would take again. A node that lags says so, too: its height tells.
+        if nonce >= 0 and view.height >= height and view.next_nonce <= nonce:
+            evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
+            await self.quarantine("reorg_beyond_finality", evidence)
 
     async def _rebaseline(self, view: Lane) -> None:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""
@@ -357,6 +375,7 @@ class OwnedLane:
                 baseline = max(baseline, self.cursor + 1)
             self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))
             self.lane = replace(view, cursor=self.cursor)
+            self.deepest = (-1, -1)
             await self.load()
             await self.gaps.vouched(chain)
             await self.resume("rebaselined by an operator")

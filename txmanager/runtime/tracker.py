@@ -23,7 +23,7 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
-from txmanager.core.errors import Busy, KeyMissing, Unavailable
+from txmanager.core.errors import Busy, Unavailable
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
@@ -41,8 +41,6 @@ class Tracker:
         self._pause_s = _QUICK_S
         self._probing: asyncio.Task[None] | None = None
         self._funds_at = 0
-        self._deepest = (-1, -1)
-        """The highest nonce of ours that was settled by this owner, and the height it was included at."""
 
     async def run(self) -> None:
         try:
@@ -144,7 +142,7 @@ class Tracker:
             Settlement(f.record.id, f.record.life, f.record.stream_id, step.outcome, step.deaths) for f, step in ends
         ]
         landed = max((_landed(f) for f, _ in ends), default=-1)
-        self._deepest = max([self._deepest, *(_included_at(f) for f, _ in ends)])
+        lane.deepest = max([lane.deepest, *(_included_at(f) for f, _ in ends)])
         lane.gaps.landed = max(lane.gaps.landed, landed)
         lane.context.point("before_settle")
         answers = await lane.insist(
@@ -245,7 +243,7 @@ class Tracker:
         if reply.verdict is Verdict.NONCE_GAP:
             lane.resend = True  # a pool lost a lower nonce
         if lane.chain.traits.gaps_block:
-            await self._check_depth()
+            await lane.look_at_chain()
         if reply.verdict.sent and len(due) > 1:
             # The others follow in order, after the one they must not overtake.
             for other, _ in due:
@@ -254,18 +252,6 @@ class Tracker:
         if reply.verdict is not Verdict.ACCEPTED:
             lane.log.info("asked why", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
         lane.work.set()
-
-    async def _check_depth(self) -> None:
-        """A settled nonce that the chain would take again: a reorg went deeper than what counted as final."""
-        lane, (nonce, height) = self._lane, self._deepest
-        try:
-            view = await lane.chain.nonce(lane.id)
-        except (Unavailable, Busy, KeyMissing):
-            return
-        lane.gaps.see(view)
-        if nonce >= 0 and view.height >= height and view.next_nonce <= nonce:
-            evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
-            await lane.quarantine("reorg_beyond_finality", evidence)
 
     # -- what ends by itself
 

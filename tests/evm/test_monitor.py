@@ -1,0 +1,344 @@
+"""The monitor over real lanes on a real node: trouble is alerted and healed, and what is healthy is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.evm.middleman import middleman
+from tests.evm.stage import PATIENT, POLICY, POOL, Stage, lane_of, new_signer
+from tests.evm.trouble import STORIES, foreign
+from tests.evm.watch import LIMITS, PERIODS, Watch
+from tests.waiting import until
+from txmanager.chains.evm.transaction import read_raw
+from txmanager.core.health import Alert, Limits
+from txmanager.core.models import LaneSpec
+from txmanager.core.states import LaneState, Status
+from txmanager.ledger.memory import MemoryLedger
+from txmanager.runtime import tracker
+from txmanager.runtime.funding import TopUps
+from txmanager.runtime.producer import Producer
+
+ETHER = 10**18
+CHECKS = 1_000
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_within_two_periods(name, make_anvil):
+    await STORIES[name].story(make_anvil)
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_not_without_its_guard(name, make_anvil):
+    PERIODS.append(2.5)
+    try:
+        with STORIES[name].guard(), pytest.raises((AssertionError, TimeoutError)):
+            await STORIES[name].story(make_anvil)
+    finally:
+        PERIODS.pop()
+
+
+# -- what is healthy is left alone
+
+
+async def healthy(make_anvil, checks: int) -> None:
+    """Traffic all the while, two addresses, every owner asked again and again."""
+    anvil = make_anvil("--block-time", "1")
+    policy = replace(POLICY, include_within_ms=30_000, replace_after_ms=30_000)
+    with capture_logs() as logs:
+        stage = Stage(anvil, [new_signer(), new_signer()], policy=policy)
+        async with stage, Watch(stage, Limits(low_balance=ETHER, dropped_after_ms=1_000), logs=logs) as watch:
+            watch.monitor._reconcile_every_s = 0.0  # each check is also a request to the owner
+            keys = [f"k{n}" for n in range(30)]
+
+            async def traffic() -> None:
+                for key in keys:
+                    await stage.submit(stage.transfer(key))
+                    await asyncio.sleep(0.2)
+
+            sending = asyncio.create_task(traffic())
+            rounds = 0
+            while rounds < checks // 2:  # two lanes, two checks in each round
+                for health in await watch.monitor.check_all():
+                    assert health.healthy, health
+                rounds += 1
+            await sending
+            records = await stage.until_done(*keys)
+            assert [len(record.attempts) for record in records] == [1] * len(keys)
+            total = stage.worker.metrics.registry.get_sample_value
+            for lane in map(lane_of, stage.signers):
+                assert (
+                    watch.monitor.metrics.registry.get_sample_value("txmanager_monitor_checks_total", {"lane": lane})
+                    == checks // 2
+                )
+                for name in ("replacements", "fills", "stuck_cancels", "rebroadcasts", "priced_out"):
+                    assert not total(f"txmanager_{name}_total", {"lane": lane}), name
+            assert not watch.said("nonce alert")
+
+
+async def test_a_healthy_address_is_never_touched_in_a_thousand_checks(make_anvil):
+    await healthy(make_anvil, CHECKS)
+
+
+async def test_a_needless_bump_would_be_counted(make_anvil):
+    """The same with a lane that bumps whatever it looks at."""
+    sound = tracker.decide
+
+    def eager(record, seen, policy, traits, now):
+        return sound(record, seen, replace(policy, replace_after_ms=200), traits, now)
+
+    with patch.object(tracker, "decide", eager), pytest.raises(AssertionError):
+        await healthy(make_anvil, 200)
+
+
+async def test_what_is_late_is_not_cancelled_unless_the_policy_says_so(make_anvil):
+    anvil = make_anvil("--no-mining")
+    stage = Stage(anvil, [new_signer()], policy=PATIENT)
+    async with stage, Watch(stage, replace(LIMITS, stuck_after_ms=1, overdue_after_ms=1)) as watch:
+        await stage.submit(stage.transfer("a"))
+        await until(lambda: anvil.rpc("txpool_status")["pending"] == "0x1", 10.0)
+        for _ in range(20):
+            assert Alert.OVERDUE in (await watch.round()).alerts
+        await until(lambda: watch.owners("txmanager_checks_total") >= 1, 5.0)
+        assert len((await stage.record("a")).attempts) == 1
+        anvil.rpc("evm_mine")
+        await stage.until_done("a")
+
+
+async def test_a_monitor_that_starts_asks_every_owner_once_and_then_only_now_and_then(anvil):
+    stage = Stage(anvil, [new_signer()], policy=PATIENT)
+    async with stage, Watch(stage) as watch:
+        for _ in range(3):
+            await watch.round()
+        assert watch.metric("txmanager_monitor_asks_total") == 1
+        await until(lambda: watch.owners("txmanager_checks_total") == 1, 5.0)
+        watch.monitor = watch.another()
+        await watch.round()
+        await until(lambda: watch.owners("txmanager_checks_total") == 2, 5.0)
+
+
+async def test_foreign_use_while_the_monitor_was_down_is_found_at_its_start(make_anvil):
+    anvil = make_anvil()
+    stage = Stage(anvil, [new_signer()], policy=PATIENT)
+    async with stage:
+        anvil.rpc("eth_sendRawTransaction", foreign(stage.signer, 0))
+        await until(lambda: anvil.count(stage.signer.address) == 1, 10.0)
+        async with Watch(stage) as watch:
+            await watch.round()
+            await stage.until_lane(LaneState.QUARANTINED)
+
+
+async def test_a_monitor_never_takes_a_lease(anvil):
+    stage = Stage(anvil, [new_signer()])
+    async with stage, Watch(stage) as watch:
+        before = await stage.lane()
+        for _ in range(5):
+            await watch.round()
+        after = await stage.lane()
+        assert (after.owner, after.epoch, after.cursor) == (before.owner, before.epoch, before.cursor)
+
+
+# -- money
+
+
+async def paid(make_anvil) -> None:
+    """Three monitors see the same low balance, each twice; one of them starts again in between."""
+    anvil = make_anvil("--block-time", "1")
+    ledger, poor, rich = MemoryLedger(), new_signer(), new_signer()
+    stage = Stage(anvil, [poor, rich], ledger=ledger, pools={1: "treasury"})
+    anvil.fund(poor.address, ETHER // 100)
+    top_ups = TopUps(ledger, Producer(ledger), "treasury", ETHER)
+    with capture_logs() as logs:
+        async with stage, Watch(stage, Limits(low_balance=ETHER // 10), top_ups=top_ups, logs=logs) as watch:
+            await watch.alerted(Alert.LOW_BALANCE)
+            others = [watch.another(), watch.another()]
+            for monitor in (*others, watch.monitor, watch.another(), *others):
+                await monitor.check_all()
+            assert watch.said("top-up asked for", lane=stage.lane_id)
+            await until(lambda: anvil.balance(poor.address) > ETHER, 20.0)
+            anvil.fund(poor.address, ETHER // 100)  # spent again, within the same span
+            for monitor in (*others, watch.monitor):
+                await monitor.check_all()
+            await until(lambda: anvil.number("eth_blockNumber") >= 6, 20.0)
+            assert anvil.count(rich.address) == 1, "paid more than once"
+            assert watch.metric("txmanager_monitor_top_ups_total") == 1
+            await watch.alerted(Alert.LOW_BALANCE)
+
+
+async def test_a_low_balance_is_alerted_and_topped_up_once(make_anvil):
+    await paid(make_anvil)
+
+
+async def test_without_its_key_a_top_up_is_paid_more_than_once(make_anvil):
+    keys = iter(range(1_000))
+    other = staticmethod(lambda lane, span: f"top-up:{next(keys)}")
+    with patch.object(TopUps, "key", other), pytest.raises(AssertionError):
+        await paid(make_anvil)
+
+
+async def test_a_top_up_waits_for_the_one_before_and_reads_the_balance_after_it():
+    ledger = MemoryLedger()
+    await ledger.register(LaneSpec("evm:1:0x" + "aa" * 20, "treasury"))
+    lane = await ledger.register(LaneSpec("evm:1:0x" + "bb" * 20, POOL))
+    top_ups, low = TopUps(ledger, Producer(ledger), "treasury", 5, every_ms=1_000), [True]
+
+    async def still_low() -> bool:
+        return low[0]
+
+    first = await top_ups.pay(lane, 10_500, still_low)
+    assert first == f"top-up:{lane.id}:10"
+    assert await top_ups.pay(lane, 10_900, still_low) is None, "in the same span"
+    assert await top_ups.pay(lane, 11_000, still_low) is None, "the one before is on its way"
+    [record] = [r for s in ledger.stores.values() for r in s.records.values()]
+    assert (record.intent.kind, dict(record.intent.payload)) == ("evm.transfer", {"to": lane.id[-42:], "value": "5"})
+    await ledger.cancel(record.id)
+    low[0] = False
+    assert await top_ups.pay(lane, 11_500, still_low) is None, "it has landed since the balance was read"
+    low[0] = True
+    assert await top_ups.pay(lane, 11_600, still_low) == f"top-up:{lane.id}:11"
+    treasury = await ledger.lane("evm:1:0x" + "aa" * 20)
+    assert await top_ups.pay(treasury, 10_500, still_low) is None, "it does not pay itself"
+
+
+# -- keys that the caller holds
+
+
+async def test_a_keyless_lane_is_only_ever_alerted_about(make_anvil):
+    anvil = make_anvil("--no-mining")
+    signer, ledger = new_signer(), MemoryLedger()
+    stage = Stage(anvil, [new_signer()], ledger=ledger)
+    anvil.fund(signer.address, 1)
+    lane = lane_of(signer)
+    with capture_logs() as logs:
+        async with stage, Watch(stage, Limits(low_balance=ETHER), logs=logs) as watch:
+            await ledger.register(LaneSpec(lane, POOL, keyless=True))
+            await ledger.reserve(lane, "t1" * 8, 60_000, 0, 0)
+            before = await ledger.lane(lane)
+            for _ in range(3):
+                [seen] = [h for h in await watch.monitor.check_all() if h.lane == lane]
+            assert set(seen.alerts) == {Alert.LOW_BALANCE}
+            after = await ledger.lane(lane)
+            assert (after.asks, after.check, after.cursor) == (before.asks, before.check, before.cursor)
+            assert watch.said("nonce alert", alert="low_balance", lane=lane, keyless=True)
+            assert not any("fixed" in str(line) for line in watch.logs)
+            assert (
+                watch.monitor.metrics.registry.get_sample_value("txmanager_monitor_asks_total", {"lane": lane}) is None
+            )
+            assert (await ledger.book(lane)).checked_at > 0
+
+
+# -- the stricter node
+
+
+async def mined(stage: Stage, *keys: str) -> None:
+    """Blocks until all are done."""
+
+    async def done() -> bool:
+        stage.machine.rpc("evm_mine")
+        return [(await stage.record(key)).status for key in keys] == [Status.DONE] * len(keys)
+
+    await until(done, 30.0, every=0.3)
+
+
+async def test_stuck_by_the_base_fee_on_a_strict_node_is_alerted_and_bumped_out(hardhat):
+    with capture_logs() as logs:
+        stage = Stage(hardhat, [new_signer()], policy=replace(POLICY, replace_after_ms=1_000))
+        async with stage, Watch(stage, logs=logs) as watch:
+            await stage.submit(stage.transfer("a"), stage.transfer("b"))
+            [first] = (await stage.until_attempts("a", 1)).attempts
+            await until(lambda: hardhat.rpc("eth_getTransactionByHash", first.hash), 10.0)
+            hardhat.rpc("hardhat_setNextBlockBaseFeePerGas", hex(20 * int(first.terms["max_fee_per_gas"])))
+            hardhat.rpc("evm_mine")
+
+            async def stuck() -> bool:
+                return Alert.STUCK in (await watch.round()).alerts
+
+            await until(stuck, 10.0)
+            assert watch.said("nonce alert", alert="stuck")
+            await mined(stage, "a", "b")
+            await watch.over(Alert.STUCK)
+
+
+async def test_missing_funds_on_a_strict_node_stop_the_lane_until_they_come(hardhat):
+    with capture_logs() as logs:
+        stage = Stage(hardhat, [new_signer()])
+        hardhat.fund(stage.signer.address, 1_000)
+        async with stage, Watch(stage, replace(LIMITS, low_balance=ETHER), logs=logs) as watch:
+            await stage.submit(stage.transfer("a", ETHER), stage.transfer("b", 5))
+            lane = await stage.until_lane(LaneState.PAUSED)
+            assert (lane.reason, lane.evidence["balance"]) == ("insufficient_funds", "1000")
+            await watch.alerted(Alert.STOPPED, Alert.LOW_BALANCE)
+            hardhat.fund(stage.signer.address)
+            await stage.until_lane(LaneState.ACTIVE)
+            await mined(stage, "a", "b")
+            await watch.over(Alert.STOPPED, Alert.LOW_BALANCE)
+            assert stage.received() == ETHER + 5
+
+
+# -- clients that differ from both
+
+
+async def test_missing_funds_before_anything_is_signed_pause_the_lane_until_they_come(make_anvil):
+    """A node that cannot estimate as if there were enough: nobody fails, nothing is tried again and again."""
+    anvil = make_anvil()
+
+    def without_overrides(method: str, params: list[Any]) -> str | None:
+        if method not in ("eth_estimateGas", "eth_call") or "value" not in params[0]:
+            return None
+        if len(params) == 3:
+            return "too many arguments, want at most 2"
+        poor = int(params[0]["value"], 16) > anvil.balance(params[0]["from"])
+        return "insufficient funds for gas * price + value" if poor else None
+
+    with capture_logs() as logs:
+        async with middleman(anvil, without_overrides) as server:
+            stage = Stage(anvil, [new_signer()], urls=[server.url])
+            anvil.fund(stage.signer.address, 1_000)
+            async with stage, Watch(stage, logs=logs) as watch:
+                await stage.submit(stage.transfer("a", ETHER), stage.transfer("b", 5))
+                lane = await stage.until_lane(LaneState.PAUSED)
+                assert (lane.reason, lane.evidence["balance"]) == ("insufficient_funds", "1000")
+                seen = await watch.alerted(Alert.STOPPED)
+                assert seen.alerts[Alert.STOPPED]["reason"] == "insufficient_funds"
+                assert watch.owners("txmanager_balance") == 1_000
+                asked = len(server.seen)
+                await until(lambda: len(server.seen) >= asked + 4, 20.0, what="the balance was looked at again")
+                assert [(await stage.record(key)).status for key in "ab"] == [Status.QUEUED] * 2
+                assert len([line for line in logs if line["event"] == "lane paused"]) == 1
+                anvil.fund(stage.signer.address)
+                await stage.until_done("a", "b")
+                await watch.over(Alert.STOPPED)
+                assert stage.received() == ETHER + 5
+
+
+async def test_a_delegated_account_sends_one_at_a_time(make_anvil):
+    """Nodes take one pending transaction of an account with code (EIP-7702): the lane narrows its window by itself."""
+    anvil = make_anvil("--block-time", "1")
+    signer = new_signer()
+    refusals: list[str] = []
+
+    def one_pending(method: str, params: list[Any]) -> str | None:
+        if method != "eth_sendRawTransaction":
+            return None
+        if read_raw(bytes.fromhex(params[0][2:])).nonce <= anvil.count(signer.address):
+            return None
+        refusals.append(params[0])
+        return "in-flight transaction limit reached for delegated accounts"
+
+    with capture_logs() as logs:
+        async with middleman(anvil, one_pending) as server:
+            stage = Stage(anvil, [signer], urls=[server.url], policy=PATIENT)
+            async with stage, Watch(stage, logs=logs) as watch:
+                await stage.submit(*(stage.transfer(f"k{n}") for n in range(3)))
+                await stage.until_done("k0", "k1", "k2")
+                assert watch.said("one at a time from now on")
+                assert watch.owners("txmanager_sends_total", verdict="one_at_a_time") >= 1
+                before = len(refusals)
+                await stage.submit(*(stage.transfer(f"m{n}") for n in range(4)))
+                await stage.until_done(*(f"m{n}" for n in range(4)))
+                assert len(refusals) == before, "sent before the one in front was included"
