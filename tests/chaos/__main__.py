@@ -1,51 +1,142 @@
-"""`make chaos`: 200 workers killed with -9 at named points (or `make chaos KILLS=1000 SEED=7`), and a table."""
+"""`make chaos`: real servers and processes, real signals; every promise held against the chain. Writes
+docs/reliability.md. Ctrl-C ends everything and prints what was reached."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime
+import json
+import os
+import resource
+import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
-from tests.chaos.arena import Arena, kill
-from tests.chaos.victim import POINTS
-from tests.servers.processes import make_folder, remove_folder
+from tests.chaos import report
+from tests.chaos.plan import scenes
+from tests.chaos.report import Played, Run
+from tests.chaos.seats import ENVIRONMENT, ROOT
+
+PAGE = ROOT / "docs" / "reliability.md"
 
 
-def progress(done: int, kills: int, intents: int) -> None:
-    print(f"\r{done:>5} of {kills} killed, {intents} intents accepted", end="", file=sys.stderr, flush=True)
+class Stage:
+    """Plays scenes, some at a time, each in a process of its own."""
+
+    def __init__(self, run: Run, abreast: int) -> None:
+        self.run = run
+        self._places = asyncio.Semaphore(abreast)
+        self._processes: list[asyncio.subprocess.Process] = []
+        self._stopping = False
+
+    async def play(self) -> None:
+        telling = asyncio.create_task(self._tell())
+        try:
+            await asyncio.gather(*(self._one(scene) for scene in self.run.scenes))
+        finally:
+            telling.cancel()
+            self._show(end="\n")
+
+    def stop(self) -> None:
+        self._stopping = True
+        for process in self._processes:
+            if process.returncode is None:
+                process.terminate()
+
+    async def _one(self, scene: Played) -> None:
+        async with self._places:
+            if self._stopping:
+                return
+            told = json.dumps(asdict(scene.spec))
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "tests.chaos.play",
+                told,
+                stdout=asyncio.subprocess.PIPE,
+                cwd=ROOT,
+                env=ENVIRONMENT,
+                start_new_session=True,  # Ctrl-C comes to us alone, and we end it
+                limit=1 << 24,
+            )
+            self._processes.append(process)
+            assert process.stdout is not None
+            while line := await process.stdout.readline():
+                self._hear(scene, json.loads(line))
+            code = await process.wait()
+            if scene.result is None and not scene.broke:
+                scene.broke = "was stopped" if self._stopping else f"ended with {code} and without a result"
+
+    @staticmethod
+    def _hear(scene: Played, told: dict[str, object]) -> None:
+        if "counts" in told:
+            scene.counts.clear()
+            scene.counts.update(told["counts"])  # type: ignore[call-overload]
+            scene.accepted = int(told["accepted"])  # type: ignore[call-overload]
+        elif "result" in told:
+            scene.result = told["result"]  # type: ignore[assignment]
+        elif "broke" in told:
+            scene.broke = str(told["broke"])
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(1.0 if sys.stderr.isatty() else 15.0)
+            self._show(end="" if sys.stderr.isatty() else "\n")
+
+    def _show(self, end: str) -> None:
+        clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{clear}{report.progress(self.run)}", end=end, file=sys.stderr, flush=True)
 
 
-async def main(kills: int, seed: int, lanes: int, folder: Path) -> int:
-    began = time.monotonic()
-    async with Arena(folder, lanes=lanes) as arena:
-        done = await kill(arena, kills, seed=seed, report=progress)
-        print(file=sys.stderr)
-        verdict = await arena.verdict()
-    width = max(map(len, POINTS))
-    print(f"{'killed':<{width}}  times")
-    for point in POINTS:
-        print(f"{point:<{width}}  {done[point]:>5}")
-    took = time.monotonic() - began
-    print(f"{'all':<{width}}  {sum(done.values()):>5}   seed {seed}, {lanes} lanes, {took:.0f} s")
-    print(
-        f"{verdict.intents} intents, {verdict.intents - len(verdict.problems)} paid exactly once and replayed equal, "
-        f"{verdict.resigned} signed again after a proof of death"
-    )
-    for problem in verdict.problems:
-        print(f"PROBLEM {problem}")
-    return 1 if verdict.problems else 0
+async def perform(run: Run, abreast: int) -> bool:
+    """Whether it was played to the end."""
+    stage = Stage(run, abreast)
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        stage.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    began, run.load_before = time.monotonic(), os.getloadavg()[0]
+    await stage.play()
+    run.took_s = time.monotonic() - began
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run.processor_s = used.ru_utime + used.ru_stime
+    return not stopped.is_set()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="replays the same plan (SEED=n)")
+    parser.add_argument("--quick", action="store_true", help="every fault a few times, in three minutes (QUICK=1)")
+    parser.add_argument("--scene", action="append", help="only this scene; may be repeated (SCENE=cluster)")
+    parser.add_argument("--abreast", type=int, default=2, help="scenes at a time (default: 2)")
+    parser.add_argument("--write", type=Path, help="where the page goes (a full run: docs/reliability.md)")
+    told = parser.parse_args()
+    chosen = scenes(told.seed, quick=told.quick)
+    names = [spec.name for spec in chosen]
+    for name in told.scene or ():
+        if name not in names:
+            parser.error(f"--scene: there is no {name!r}; one of {', '.join(names)}")
+    run = Run(told.seed, told.quick, [Played(spec) for spec in chosen if not told.scene or spec.name in told.scene])
+    whole = asyncio.run(perform(run, told.abreast))
+    for part in (report.goals(run), report.faults(run), report.promises(run)):
+        print(part, end="\n\n")
+    for words in run.shown:
+        print(f"PROBLEM {words}")
+    page = told.write or (PAGE if whole and not told.quick and not told.scene else None)
+    if page is not None:
+        page.write_text(report.page(run, datetime.datetime.now(datetime.UTC).date().isoformat()))
+        print(f"wrote {page}")
+    print(f"seed {run.seed}, {run.took_s:.0f} s, {run.processor_s:.0f} s of processor time")
+    return 1 if run.problems or not whole else 0
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lanes", type=int, default=2)
-    told = parser.parse_args()
-    logs = make_folder("chaos")
-    try:
-        sys.exit(asyncio.run(main(told.kills, told.seed, told.lanes, logs)))
-    finally:
-        remove_folder(logs)
+    sys.exit(main())

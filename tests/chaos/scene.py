@@ -44,7 +44,7 @@ class Scene:
         self.facts: list[Fact] = []
         self.rolled_back = False
         self.quarantined = 0
-        self.ground: Ground = lay(spec.ground, spec.durability)
+        self.ground: Ground = lay(spec.ground, spec.durability, spec.server)
         self.lanes_served = spec.lanes
         self.striking = True
         self._queue = list(self.script.deaths)
@@ -225,8 +225,7 @@ scopes = ["submit", "read", "operate"]
         try:
             async with asyncio.timeout(self.spec.limit_s):
                 for one in self.script.troubles:
-                    await strike(self, one)
-                    self.counts[one.kind] += 1
+                    self.counts[one.kind] += await strike(self, one)
                 await until(self._all_died, self.spec.limit_s, every=0.1, what="every worker of the plan has died")
         except TimeoutError:
             pass  # what was reached is judged as well
@@ -261,7 +260,8 @@ scopes = ["submit", "read", "operate"]
 
     async def settled(self) -> bool:
         with contextlib.suppress(TxManagerError):
-            return sum(lane.depth for lane in await self.ledger.lanes()) == 0
+            lanes = await self.ledger.lanes()
+            return bool(lanes) and sum(lane.depth for lane in lanes) == 0
         return False
 
     # -- judging
@@ -286,7 +286,7 @@ scopes = ["submit", "read", "operate"]
             records=records,
             lanes=await self.ledger.lanes(),
             chain=chain,
-            keys=self.crowd.keys,
+            keys={amount: id for amount, id in self.crowd.keys.items() if amount not in self.crowd.given_up},
             acknowledged={self.crowd.accepted[a] for a in self.crowd.accepted if a not in self.crowd.given_up},
             window=self.spec.window,
             vouches=self.ledger.vouches,
@@ -296,7 +296,9 @@ scopes = ["submit", "read", "operate"]
         violations = [*checked.violations, *self._paid_twice(chain, before)]
         finals = [r for r in records.values() if r.status.final]
         return {
+            "server": self.ground.servers[0].binary.label,
             "accepted": len(self.crowd.accepted),
+            "unique": len([amount for amount in chain.paid() if amount]),
             "final": len(finals),
             "held": checked.ends["held"],
             "quarantined": self.quarantined,
@@ -305,6 +307,7 @@ scopes = ["submit", "read", "operate"]
             "refused": self.crowd.refused,
             "given_up": len(self.crowd.given_up),
             "violations": violations,
+            "lanes": {lane.id[-6:]: f"{lane.state} {lane.reason}" for lane in await self.ledger.lanes()},
         }
 
     async def _replay(self) -> None:
