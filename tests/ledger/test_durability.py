@@ -223,6 +223,39 @@ async def test_write_that_a_cut_off_replica_did_not_see_is_not_acknowledged(make
         await proxy.close()
 
 
+async def test_nobody_is_told_cancelled_before_a_replica_knows(make_server, prefix: str):
+    """No chain shows it: after a failover the intent would be queued again, and paid."""
+    primary, proxy, _ = await replicated(make_server)
+    try:
+        async with redis_stage(primary.url, prefix, durability="replicas", timeout_s=2.0, wait_ms=150) as stage:
+            lane = await stage.lane()
+            first, entry = await stage.queued(lane, 2)
+            await stage.ledger.cancel(first.intent.id)  # the server knows the scripts from now on
+            id = entry.intent.id
+            proxy.blackhole()
+            for _ in range(2):  # carried out the first time; the second time it is only read
+                with pytest.raises(Unconfirmed):
+                    await stage.ledger.cancel(id)
+            with pytest.raises(Unconfirmed):
+                await stage.ledger.read(id)
+            with pytest.raises(Unconfirmed):
+                await stage.ledger.unretired(lane, 10)
+            proxy.heal(drop=True)
+            await until(lambda: confirmed(lambda: stage.ledger.read(id)), 20)
+            assert (await stage.ledger.cancel(id)).status is Status.CANCELLED
+            assert await stage.ledger.retire(await stage.ledger.unretired(lane, 10)) == 2
+            proxy.blackhole()
+            with pytest.raises(Unconfirmed):
+                await stage.ledger.read(id)
+            proxy.heal(drop=True)
+            await until(lambda: confirmed(lambda: stage.ledger.read(id)), 20)
+            found = await stage.ledger.read(id)
+            assert found is not None
+            assert found.status is Status.CANCELLED
+    finally:
+        await proxy.close()
+
+
 async def confirmed(call: Callable[[], Awaitable[object]]) -> bool:
     try:
         await call()

@@ -73,7 +73,8 @@ class Checked:
 class _Memory:
     owners: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
+    lost: dict[str, set[str]] = field(default_factory=dict)
+    """Lanes whose ledger forgot writes of an owner: those that nobody wrote again yet."""
     rolled_back: bool = False
     streams: dict[Key, tuple[str, str]] = field(default_factory=dict)
     lives: dict[IntentId, list[str]] = field(default_factory=dict)
@@ -152,7 +153,14 @@ def _appended(evidence: Checked, memory: _Memory, fact: Appended) -> None:
 
 def _recorded(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
     key, name = (fact.id, fact.life), fact.id.key
-    if fact.lane in memory.lost:
+    forgotten = memory.lost.get(fact.lane)
+    if forgotten is not None and fact.hash in forgotten:
+        # An owner that never heard of its write writes the same bytes again: nothing else ever came of them.
+        forgotten.discard(fact.hash)
+        if not forgotten:
+            del memory.lost[fact.lane]
+        return
+    if forgotten is not None:
         _say(evidence, fact.at, f"{name} was signed on a lane whose ledger was rolled back")
         return
     owner = memory.nonces.setdefault((fact.lane, fact.nonce), fact.hash)
@@ -236,13 +244,17 @@ def _closed(evidence: Checked, memory: _Memory, fact: Closed) -> None:
 
 def _rolled_back(evidence: Checked, memory: _Memory, fact: RolledBack) -> None:
     memory.rolled_back = True
-    memory.lost |= fact.lost
+    for lane in fact.lost:
+        memory.lost.setdefault(lane, set())
+    for attempt in fact.forgotten:
+        lane, _, hash = attempt.partition(" ")
+        memory.lost[lane].add(hash)
     memory.unsure |= set(memory.owners)
 
 
 def _operated(evidence: Checked, memory: _Memory, fact: Operated) -> None:
     if fact.what == "rebaseline":
-        memory.lost.discard(fact.lane)  # an operator vouches for it: it may sign again
+        memory.lost.pop(fact.lane, None)  # an operator vouches for it: it may sign again
 
 
 def _broke(evidence: Checked, memory: _Memory, fact: Broke) -> None:

@@ -127,6 +127,8 @@ class RolledBack:
 
     at: float
     lost: frozenset[str]
+    forgotten: frozenset[str] = frozenset()
+    """Attempts of those lanes that it does not know any more: lane and hash, with a blank between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,9 @@ Fact = (
 )
 
 
+IN_THE_STORE = (Leased, Released, Wrote, Appended, Recorded, Ended, Retired, Closed)
+
+
 @dataclass(slots=True)
 class History:
     time: Callable[[], float]
@@ -174,6 +179,16 @@ class History:
     """What the chain itself knows: whether these bytes of a lane could still be included."""
     lines: list[str] | None = None
     """The code's own log, kept only when somebody will read it."""
+
+    def mark(self) -> tuple[int, frozenset[str]]:
+        """Where the history stands now, for `forget_since`."""
+        return len(self.facts), frozenset(self.recorded)
+
+    def forget_since(self, mark: tuple[int, frozenset[str]]) -> None:
+        """A replica took over: what the store did since never happened. What was sent and told meanwhile did."""
+        upto, recorded = mark
+        self.facts[upto:] = [fact for fact in self.facts[upto:] if not isinstance(fact, IN_THE_STORE)]
+        self.recorded = set(recorded)
 
     def note(self, fact: Fact) -> None:
         self.facts.append(fact)

@@ -14,11 +14,23 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from tests.sim.faults import Faults
-from tests.sim.history import Appended, Closed, Ended, History, Leased, Recorded, Released, Retired, RolledBack, Wrote
+from tests.sim.history import (
+    Appended,
+    Closed,
+    Ended,
+    History,
+    Leased,
+    Operated,
+    Recorded,
+    Released,
+    Retired,
+    RolledBack,
+    Wrote,
+)
 from tests.sim.loop import PROCESS, Life, VirtualLoop
 from txmanager.core import ledger as words
 from txmanager.core import models
-from txmanager.core.errors import TxManagerError, Unavailable
+from txmanager.core.errors import TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Fence, IntentId, Json, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
@@ -199,12 +211,14 @@ class WatchedHomes(Homes):
 
     def restore(self, homes: Mapping[IntentId, Any]) -> None:
         self._homes = {id: replace(home) for id, home in homes.items()}
+        self.known = set()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     homes: Mapping[IntentId, Any]
     stores: Mapping[str, WatchedLane]
+    mark: tuple[int, frozenset[str]]
 
 
 class SimLedger(MemoryLedger):
@@ -225,11 +239,13 @@ class SimLedger(MemoryLedger):
         self.homes.history = history
         self.stores = _Stores(history)
         self.down = False
+        self.cut_off = False
+        """Whether the replica hears nothing: what must outlive this server is carried out, and not confirmed."""
         self.generation = 0
 
     # -- the way there and back
 
-    async def _step(self, operation: str, step: Callable[[int], T]) -> T:
+    async def _step(self, operation: str, step: Callable[[int], T], *, durable: bool = False) -> T:
         process = PROCESS.get()
         if process is None:
             return step(self._clock())
@@ -249,7 +265,7 @@ class SimLedger(MemoryLedger):
         if self.down or fault in ("lost_request", "late_request"):
             await asyncio.sleep(0.1 + amount)
             raise Unavailable("the ledger did not answer")
-        result = step(self._clock())
+        result, wrote = self._carry_out(step)
         if fault == "duplicate":
             loop.later(amount * amount * 20.0, self._execute, step)
         if fault == "crash":
@@ -260,8 +276,24 @@ class SimLedger(MemoryLedger):
         if fault == "lost_reply":
             await asyncio.sleep(0.1 + amount)
             raise Unavailable("the ledger did not answer")
+        if durable and self.cut_off and self.waits_for_replicas(wrote):
+            generation = self.generation
+            await asyncio.sleep(0.3 + 0.2 * amount)
+            if self.cut_off or self.down or self.generation != generation:
+                raise Unconfirmed("0 of 1 replicas confirmed; retry the same key")
         await asyncio.sleep(0.0)
         return result
+
+    def _carry_out(self, step: Callable[[int], T]) -> tuple[T, bool]:
+        """The result, and whether anything changed by it."""
+        facts = self._history.facts
+        before = len(facts)
+        result = step(self._clock())
+        return result, any(not isinstance(fact, Wrote) for fact in facts[before:])
+
+    def waits_for_replicas(self, wrote: bool) -> bool:
+        """Always: a script that finds its work done touches the lane, or WAIT would have nothing to wait for."""
+        return True
 
     def _execute(self, step: Callable[[int], Any]) -> None:
         """A request that arrives when nobody waits for it any more."""
@@ -281,7 +313,7 @@ class SimLedger(MemoryLedger):
 
     def snapshot(self) -> Snapshot:
         stores = {lane: store.copy() for lane, store in self.stores.items() if isinstance(store, WatchedLane)}
-        return Snapshot(self.homes.copy(), stores)
+        return Snapshot(self.homes.copy(), stores, self._history.mark())
 
     def stop(self) -> None:
         self.down = True
@@ -302,4 +334,20 @@ class SimLedger(MemoryLedger):
                 lost.add(lane)
             self.stores[lane] = old.copy()
         self.homes.restore(back_to.homes)
-        self._history.note(RolledBack(self._history.time(), frozenset(lost)))
+        since = self._history.facts[back_to.mark[0] :]
+        forgotten = frozenset(f"{f.lane} {f.hash}" for f in since if isinstance(f, Recorded) and f.lane in lost)
+        self._history.note(RolledBack(self._history.time(), frozenset(lost), forgotten))
+
+    def fail_over(self, replica: Snapshot) -> None:
+        """The replica is the server now. What it did not hear of was never confirmed, and never happened."""
+        self.down = self.cut_off = False
+        self.generation += 1
+        self.replication_id = f"memory-{self.generation}"
+        for lane in list(self.stores):
+            if lane in replica.stores:
+                self.stores[lane] = replica.stores[lane].copy()
+            else:
+                del self.stores[lane]
+        self.homes.restore(replica.homes)
+        self._history.forget_since(replica.mark)
+        self._history.note(Operated(self._history.time(), "failover", ""))

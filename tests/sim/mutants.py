@@ -22,6 +22,7 @@ from txmanager.core.errors import Fenced, TxManagerError
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Lease, Settled, Settlement, Taken, WriteAhead
 from txmanager.core.models import Fence, IntentId, Outcome, Purpose, Record, failure
 from txmanager.core.states import LaneState, Status
+from txmanager.ledger.memory import ledger as memory_ledger
 from txmanager.ledger.memory.homes import Home, Homes
 from txmanager.ledger.memory.lanes import LaneStore
 from txmanager.runtime import tracker as runtime_tracker
@@ -520,3 +521,13 @@ def clock_set_back_stops_the_asking() -> Sequence[Patch]:
         return deciding.decide(record, replace(seen, sent_at=min(seen.sent_at, now)), policy, traits, now)
 
     return [patch.object(runtime_tracker, "decide", decide)]
+
+
+@mutant("a caller is told 'cancelled' by a server that no replica follows")
+def told_before_it_is_durable() -> Sequence[Patch]:
+    return [patch.object(memory_ledger, "_unsure", lambda read: False)]
+
+
+@mutant("WAIT counts after a replay that wrote nothing: it has nothing to wait for, and confirms at once")
+def wait_after_a_replay_that_wrote_nothing() -> Sequence[Patch]:
+    return [patch.object(SimLedger, "waits_for_replicas", lambda self, wrote: wrote)]

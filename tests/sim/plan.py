@@ -48,6 +48,8 @@ TIMED = (
     "retry_now",
     "producer_crash",
     "everybody_down",
+    "replica_cut",
+    "failover",
     "rebaseline",
     "resolve_held",
 )
@@ -102,6 +104,8 @@ _OFTEN = {
     "retry_now": 0.9,
     "producer_crash": 0.3,
     "everybody_down": 0.12,
+    "replica_cut": 0.25,
+    "failover": 0.4,
     "rebaseline": 0.5,
     "resolve_held": 0.5,
 }
@@ -189,6 +193,9 @@ def draw(seed: int) -> Plan:
         events = [e for e in events if e.kind != "roll_back" or e is once]
         # And a clock that jumps ends leases early, which a store that forgets can hide.
         events = [e for e in events if e.kind not in ("rebaseline", "lane_add", "lane_close", "server_clock_jump")]
+    if not (vouches and rng.random() < 0.5):  # kept by a disk, or by nothing: there is no replica
+        events = [e for e in events if e.kind not in ("replica_cut", "failover")]
+    kinds = {e.kind for e in events}
     nodes = rng.choice((("direct",), ("direct", "direct"), ("balancer",), ("balancer", "direct")))
     return Plan(
         seed=seed,

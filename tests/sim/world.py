@@ -24,7 +24,7 @@ from tests.sim.nodes import Nodes, SimNetwork, SimRpc, decoded_once
 from tests.sim.plan import Event, Plan
 from txmanager.chains.near import LaneId, NearChain, NearNetwork, PublicKey
 from txmanager.core.decide import Policy
-from txmanager.core.errors import NotAllowed, NotFound, TxManagerError
+from txmanager.core.errors import NotAllowed, NotFound, TxManagerError, Unavailable
 from txmanager.core.models import Attempt, Intent, LaneSpec, Record, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.devnet import fees
@@ -307,6 +307,7 @@ class World:
         self.nodes.stalled = False
         self.network.resume(self.loop.time() * 1000)
         self.network.stuck_at.clear()
+        self.ledger.cut_off = False
         if self.ledger.down:
             self.ledger.start()
         for process in self.producers:
@@ -470,6 +471,37 @@ class World:
         self.loop.later(0.2 + 6.0 * event.a, down)
         self.loop.later(0.3 + 6.0 * event.a + 2.0 * event.b, back)
 
+    def _on_replica_cut(self, event: Event) -> bool | None:
+        """The replica hears nothing for a while; then it hears all of it."""
+        if self.ledger.cut_off:
+            return False
+        self.ledger.cut_off = True
+
+        def mend() -> None:
+            self.ledger.cut_off = False
+
+        self.loop.later(0.1 + 4.0 * event.b, mend)
+        return None
+
+    def _on_failover(self, event: Event) -> bool | None:
+        """The replica hears nothing more, the server dies, and the replica takes its place."""
+        if self.ledger.cut_off:
+            return False
+        replica = self.ledger.snapshot()
+        self.ledger.cut_off = True
+
+        def down() -> None:
+            if not self.healing:
+                self.ledger.stop()
+
+        def promoted() -> None:
+            if not self.healing:
+                self.ledger.fail_over(replica)
+
+        self.loop.later(0.05 + 5.0 * event.a, down)
+        self.loop.later(0.1 + 5.0 * event.a + 2.0 * event.b, promoted)
+        return None
+
     def _on_node_lag(self, event: Event) -> None:
         node = int(event.a * self.network.config.nodes)
         self.network.stuck_at[node] = self.network.chain.blocks[-1].height
@@ -574,11 +606,17 @@ class World:
             return False
 
         async def cancel() -> None:
-            try:
-                record = await self.ledger.cancel(self.intents[n].id)
-            except TxManagerError:
-                return
-            self._answered(process.name, record, accepted=False)
+            """Asked until it is answered: whoever was told 'cancelled' may rely on it."""
+            for _ in range(8):
+                try:
+                    record = await self.ledger.cancel(self.intents[n].id)
+                except Unavailable:
+                    await asyncio.sleep(0.4)
+                except TxManagerError:
+                    return
+                else:
+                    self._answered(process.name, record, accepted=False)
+                    return
 
         process.spawn(cancel())
         return None
@@ -587,8 +625,18 @@ class World:
         n = int(event.a * len(self.intents))
         if self.arrivals[n] > self.loop.time():
             return False
-        self._call(n, int(event.b * len(self.producers)))
+        producer = int(event.b * len(self.producers))
+        self._call(n, producer)
+        if self.producers[producer].life is not Life.DEAD:
+            self.producers[producer].spawn(self._look(self.producers[producer], n))
         return None
+
+    async def _look(self, process: Process, n: int) -> None:
+        """A caller that only asks what became of its key."""
+        with contextlib.suppress(TxManagerError):
+            record = await self.ledger.read(self.intents[n].id)
+            if record is not None:
+                self._answered(process.name, record, accepted=False)
 
     def _on_producer_crash(self, event: Event) -> bool | None:
         n = int(event.a * len(self.producers))

@@ -198,7 +198,9 @@ class Ledger(Reservations, Protocol):
         ...
 
     async def read(self, id: IntentId) -> Record | None:
-        """The newest answer there is, following an alias; None when the key was never accepted or is forgotten."""
+        """The newest answer there is, following an alias; None when the key was never accepted or is forgotten.
+
+        An end that no chain shows (cancelled, refused) is told once it is durable: no failover may revoke it."""
         ...
 
     async def cancel(self, id: IntentId) -> Record:

@@ -44,6 +44,12 @@ _ALIASES = 8
 """An alias names a key that is no alias; a longer chain is two callers' keys that name each other."""
 
 
+def _unsure(read: Sequence[Record | None]) -> bool:
+    """Whether an end was read that only the ledger knows: told once it is durable, or a failover could revoke it."""
+    ends = (record.outcome for record in read if record is not None and record.status.final)
+    return any(end is not None and end.tx_hash is None for end in ends)
+
+
 async def _yield(_operation: str, _side: str) -> None:
     await asyncio.sleep(0)
 
@@ -123,14 +129,25 @@ class MemoryLedger:
                     return None
                 continue
             if home.record is not None:
+                if _unsure([home.record]):
+                    home = await self._step("read", lambda now, id=id: self.homes.get(id, now), durable=True)  # type: ignore[misc]
+                    if home is None or home.record is None:
+                        continue
                 return home.record
             lane, life = home.lane, home.life
-            record = await self._step("read", lambda now, id=id, lane=lane: self._lane_record(lane, id))  # type: ignore[misc]
+            record = await self._read_lane("read", lane, id)
             if record is not None and record.life == life:
                 return record
             if seen == life + lane:
                 return None
             seen = life + lane  # retired between the two reads: the home knows now
+
+    async def _read_lane(self, operation: str, lane: str, id: IntentId) -> Record | None:
+        def step(_: int) -> Record | None:
+            return self._lane_record(lane, id)
+
+        record = await self._step(operation, step)
+        return await self._step(operation, step, durable=True) if _unsure([record]) else record
 
     def _lane_record(self, lane: str, id: IntentId) -> Record | None:
         store = self.stores.get(lane)
@@ -308,9 +325,11 @@ class MemoryLedger:
     # -- final records
 
     async def unretired(self, lane: str, count: int) -> list[Record]:
-        return await self._step(
-            "unretired", lambda _: self.stores[lane].unretired(count) if lane in self.stores else []
-        )
+        def step(_: int) -> list[Record]:
+            return self.stores[lane].unretired(count) if lane in self.stores else []
+
+        records = await self._step("unretired", step)
+        return await self._step("unretired", step, durable=True) if _unsure(records) else records
 
     async def retire(self, records: Sequence[Record]) -> int:
         check_retirable(records)
@@ -329,10 +348,7 @@ class MemoryLedger:
                 if await self._step("sweep", lambda now, t=target: self.homes.get(t, now)) is not None:  # type: ignore[misc]
                     continue
             else:
-                record = await self._step(
-                    "sweep",
-                    lambda now, id=id, lane=claim.lane: self._lane_record(lane, id),  # type: ignore[misc]
-                )
+                record = await self._read_lane("sweep", claim.lane, id)
                 if record is not None and record.life == claim.life:
                     if record.status.final:
                         gone += await self.retire([record])

@@ -14,7 +14,7 @@ from txmanager.ledger.redis.ears import Ears
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.links import Dial, SingleLink, connect
 from txmanager.ledger.redis.memory import Gauge
-from txmanager.ledger.redis.runner import Runner
+from txmanager.ledger.redis.runner import Call, Runner
 
 DAY_MS = 24 * 3600 * 1000
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,63}\Z")
@@ -73,16 +73,29 @@ class Backend:
         first = [keys.lane(lane), keys.queue(lane)]
         return [*first, *([keys.events(lane)] if events else []), keys.unfinished(lane), keys.finals(lane)]
 
-    async def _records(self, lane: str, ids: Sequence[IntentId]) -> list[Record | None]:
-        keys = [self._keys.queue(lane), *(self._keys.record(lane, id) for id in ids)]
+    async def _records(self, lane: str, ids: Sequence[IntentId], *, confirmed: bool = False) -> list[Record | None]:
+        calls = [Call("records", [self._keys.queue(lane), *(self._keys.record(lane, id) for id in ids)])]
+        if confirmed:
+            calls.append(Call("confirm_lane", [self._keys.lane(lane)]))
+        found = await self._runner.run_many(calls, durable=confirmed)
         records: list[Record | None] = []
-        for id, (flat, entry) in zip(ids, await self._runner.run("records", keys), strict=True):
+        for id, (flat, entry) in zip(ids, found[0], strict=True):
             fields = codec.pairs(flat)
             if fields.get(b"s", b"retired") == b"retired":
                 records.append(None)
             else:
                 records.append(codec.record(id, lane, fields, codec.pairs(entry).get(b"p")))
         return records
+
+    async def _surely(self, lane: str, ids: Sequence[IntentId]) -> list[Record | None]:
+        """Records to tell of: an end that only the ledger knows is read again, and told once replicas have it."""
+        records = await self._records(lane, ids)
+        return await self._records(lane, ids, confirmed=True) if self._unsure(records) else records
+
+    def _unsure(self, read: Sequence[Record | None]) -> bool:
+        """Whether a failover could take back what was read: no chain would show it again."""
+        ends = (record.outcome for record in read if record is not None and record.status.final)
+        return self._durability == "replicas" and any(end is not None and end.tx_hash is None for end in ends)
 
 
 def words(states: Sequence[Any] | frozenset[Any]) -> str:

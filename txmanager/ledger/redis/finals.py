@@ -19,7 +19,7 @@ class Finals(Backend):
         finals = self._keys.finals(lane)
         [found] = await self._runner.plain(finals, ("SRANDMEMBER", finals, count))
         ids = [IntentId.parse(id.decode()) for id in found]
-        return [r for r in await self._records(lane, ids) if r is not None and r.status.final] if ids else []
+        return [r for r in await self._surely(lane, ids) if r is not None and r.status.final] if ids else []
 
     async def retire(self, records: Sequence[Record]) -> int:
         check_retirable(records)
@@ -69,7 +69,7 @@ class Finals(Backend):
             if known:
                 return False
         elif head and not final:
-            [record] = await self._records(lane, [id])
+            [record] = await self._surely(lane, [id])
             if record is not None and record.life == life:
                 return record.status.final and bool(await self.retire([record]))
         reply = await self._runner.run("forget", self._home_keys(id), (str(id), life, born))

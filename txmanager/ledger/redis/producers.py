@@ -98,10 +98,15 @@ class Producers(Backend):
                     return None
                 continue
             if final:
-                return codec.unpack_final(id, fingerprint, life, lane, final)
-            [record] = await self._records(lane, [id])
-            if record is not None and record.life == life:
+                record = codec.unpack_final(id, fingerprint, life, lane, final)
+                if self._unsure([record]):
+                    again = await self._runner.run("confirm_home", self._home_keys(id), durable=True)
+                    if again != home:
+                        continue  # a failover took back what was read, or another life began
                 return record
+            [found] = await self._surely(lane, [id])
+            if found is not None and found.life == life:
+                return found
             if seen == life + lane:
                 return None
             seen = life + lane  # retired between the two reads: the home knows now
