@@ -8,8 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txmanager.core.chain import SendReply, Sighting, Traits, Verdict
-from txmanager.core.decide import Kill, Observation, Policy, Probe, Prove, Replace, Settle, Step, Wait, decide
+from txmanager.core.chain import Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.decide import (
+    OVERDUE,
+    Kill,
+    Observation,
+    Pause,
+    Policy,
+    Probe,
+    Prove,
+    Replace,
+    Settle,
+    Step,
+    Wait,
+    decide,
+)
 from txmanager.core.models import Attempt, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
 
@@ -129,3 +142,51 @@ def test_where_attempts_own_their_nonce_no_price_is_ever_raised(verdict, lowest,
     observed = seen(verdict, lowest=lowest, priced_out=priced_out, sent_at=NOW - age)
     step = ask(record(attempt(age_ms=age), status=status, cancel_requested=cancel), observed, NEAR)
     assert not isinstance(step, Replace)
+
+
+# -- what is late
+
+GIVES_UP = Policy(include_within_ms=1_000, replace_after_ms=5_000, cancel_after_ms=60_000)
+
+
+def late(of: Record, observed: Observation, policy: Policy = GIVES_UP, traits: Traits = EVM) -> Step:
+    return decide(of, observed, policy, traits, NOW)
+
+
+def test_what_waited_behind_another_is_not_late_itself():
+    assert isinstance(ask(record(OLD), seen(lowest_since=NOW - 4_999)), Wait)
+    assert isinstance(ask(record(OLD), seen(lowest_since=NOW - 5_000)), Replace)
+    old = attempt(age_ms=60_000)
+    assert not isinstance(late(record(old), seen(lowest_since=NOW - 59_999)), Kill)
+
+
+def test_the_lowest_nonce_is_given_up_when_the_policy_says_so_and_only_then():
+    first, newest = attempt(age_ms=60_000), attempt("b", Purpose.REPLACE, 100)
+    step = late(record(first, newest), seen())
+    assert isinstance(step, Kill)
+    assert step.why == f"{OVERDUE} 60 s"
+    assert isinstance(ask(record(first, newest), seen()), Wait), "no policy, no cancel"
+    assert not isinstance(late(record(first), seen(lowest=False)), Kill)
+    assert not isinstance(late(record(attempt(age_ms=59_999)), seen()), Kill)
+    assert not isinstance(late(record(first, status=Status.HELD), seen()), Kill)
+    assert not isinstance(late(record(first), seen(priced_out=True)), Kill)
+    assert not isinstance(late(record(first), seen(sightings={first.name: Sighting("included")})), Kill)
+
+
+def test_without_funds_the_lane_is_paused_and_nothing_is_given_up():
+    assert isinstance(late(record(attempt(age_ms=60_000)), seen(Verdict.INSUFFICIENT_FUNDS)), Pause)
+
+
+def test_what_was_given_up_ends_cancelled_when_its_no_op_is_final_and_done_when_it_landed():
+    noop = Attempt(7, "n", b"", Purpose.NOOP, NOW, terms={"why": f"{OVERDUE} 60 s"})
+    first = attempt(age_ms=60_000)
+    of = record(first, noop)
+    proof = Proof("overtaken", {"landed": "n"})
+    end = late(of, seen(proofs={first.name: proof}, sightings={noop.name: Sighting("final", Outcome(Status.DONE))}))
+    assert isinstance(end, Settle)
+    assert end.outcome.status is Status.CANCELLED
+    assert end.outcome.error is not None
+    assert end.outcome.error["code"] == "not_included"
+    landed = late(of, seen(sightings={first.name: Sighting("final", Outcome(Status.DONE))}))
+    assert isinstance(landed, Settle)
+    assert landed.outcome.status is Status.DONE
