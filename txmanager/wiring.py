@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +10,8 @@ from pydantic import BaseModel
 
 from txmanager.chains.evm import KINDS as EVM_KINDS
 from txmanager.chains.evm import EvmChain, EvmNetwork, LaneId, preset
+from txmanager.chains.evm.given import EvmCounter
+from txmanager.chains.evm.names import check_address
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read as read_evm
 from txmanager.chains.evm.transaction import TransactionSigner
@@ -21,7 +23,7 @@ from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.health import Limits
 from txmanager.core.kinds import Kind, Reading
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import Ledger, Route
 from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Json, LaneSpec
 from txmanager.ledger.memory import MemoryLedger
@@ -33,6 +35,7 @@ from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
 from txmanager.runtime.funding import TopUps
 from txmanager.runtime.monitor import Watched
+from txmanager.runtime.nonces import Desk, KeylessPool
 from txmanager.runtime.producer import Producer
 from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
@@ -44,6 +47,7 @@ from txmanager.signing.signer import Signer
 from txmanager.signing.sources import load_near_keys
 
 Probe = Callable[[], Awaitable[None]]
+KEYLESS_WINDOW = 100_000
 FILL_AFTER_S = Policy().fill_after_ms / 1000
 
 
@@ -84,10 +88,68 @@ def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]
             if lane in services:
                 raise InvalidSettings(f"pools.{pool_name}.keys", "a key serves two pools; one key is one lane")
             pool = pools[pool_name]
-            spec = LaneSpec(lane, pool_name, queue_limit=pool.queue_limit)
-            policy = _policy(pool, chain)
-            services[lane] = Service(spec, chain, policy)
+            services[lane] = _service(lane, pool_name, pool, chain)
     return services, chains
+
+
+def _service(lane: str, pool_name: str, pool: PoolSettings, chain: Chain) -> Service:
+    if pool.keyless:
+        return Service(_keyless_pool(pool_name, pool).spec(lane), chain, _policy(pool, chain))
+    return Service(LaneSpec(lane, pool_name, queue_limit=pool.queue_limit), chain, _policy(pool, chain))
+
+
+def build_discovery(settings: Settings, chains: Sequence[Chain]) -> Callable[[Route], Service | None] | None:
+    """Lanes that an API process registered for an address of its own choice: where a pool is keyless for any."""
+    wanted = settings.worker.pools
+    by_id = {chain.chain_id: chain for chain in chains if isinstance(chain, EvmChain)}
+    open_pools = {
+        name: (pool, by_id[chain_id])
+        for name, pool in settings.pools.items()
+        if pool.keyless == "any" and (wanted is None or name in wanted)
+        if (chain_id := settings.networks[pool.network].chain_id) in by_id
+    }
+
+    def discover(route: Route) -> Service | None:
+        if route.pool not in open_pools:
+            return None
+        pool, chain = open_pools[route.pool]
+        chain.add_keyless(route.lane)
+        return _service(route.lane, route.pool, pool, chain)
+
+    return discover if open_pools else None
+
+
+def build_desks(settings: Settings) -> tuple[dict[str, Desk], Callable[[], Awaitable[None]]]:
+    """What the nonce service needs of every EVM network, and how to close it. No key."""
+    desks: dict[str, Desk] = {}
+    for name, network in settings.networks.items():
+        if network.chain != "evm" or network.chain_id is None:
+            continue
+        chain = EvmChain(network.chain_id, endpoints(name, network), settings=evm_network(network))
+        pools = tuple(
+            _keyless_pool(pool_name, pool)
+            for pool_name, pool in settings.pools.items()
+            if pool.network == name and pool.keyless
+        )
+        desks[name] = Desk(name, EvmCounter(chain), pools)
+
+    async def close() -> None:
+        for desk in desks.values():
+            await desk.chain.close()
+
+    return desks, close
+
+
+def _keyless_pool(name: str, pool: PoolSettings) -> KeylessPool:
+    listed = () if pool.keyless == "any" else pool.keyless
+    return KeylessPool(
+        name,
+        frozenset(check_address(f"pools.{name}.keyless", address) for address in listed),
+        pool.keyless == "any",
+        int(pool.reserve_for_s * 1000),
+        pool.queue_limit,
+        pool.policy.max_deposit,
+    )
 
 
 def build_kinds(settings: Settings) -> dict[str, Kind]:
@@ -193,6 +255,11 @@ def _policy(pool: PoolSettings, chain: Chain) -> Policy:
     if not isinstance(chain, EvmChain):
         return Policy(window=pool.window, max_inflight=pool.max_inflight)
     facts, policy = chain.settings, pool.policy
+    if pool.keyless:
+        # No window: the bytes that everything waits for may come last.
+        return Policy(
+            window=KEYLESS_WINDOW, max_inflight=KEYLESS_WINDOW, include_within_ms=int(facts.resend_after_s * 1000)
+        )
     return Policy(
         window=min(pool.window, facts.window),
         max_inflight=pool.max_inflight,
@@ -256,9 +323,24 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
                     raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.address} is listed twice")
                 signers[lane], max_values[lane], lanes[lane] = signer, pool.policy.max_deposit, pool_name
                 bumps[lane] = pool.policy.bump_percent or 0
+    keyless = {
+        str(LaneId(network.chain_id, address)): name
+        for name, pool in pools.items()
+        for address in sorted(_keyless_pool(name, pool).addresses)
+    }
+    for lane in sorted(keyless.keys() & signers.keys()):
+        where, address = f"pools.{keyless[lane]}.keyless", lane.rpartition(":")[2]
+        raise InvalidSettings(where, f"pool {lanes[lane]} has the key of {address}; an address cannot be both")
+    lanes |= keyless
     facts = evm_network(network)
     chain = EvmChain(
-        network.chain_id, endpoints(name, network), signers, settings=facts, max_values=max_values, bumps=bumps
+        network.chain_id,
+        endpoints(name, network),
+        signers,
+        settings=facts,
+        max_values=max_values,
+        bumps=bumps,
+        keyless=keyless,
     )
     return chain, lanes
 

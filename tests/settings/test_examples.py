@@ -23,7 +23,16 @@ from txmanager.settings.models import (
 
 CONFIG = Path(__file__).parent.parent.parent / "config"
 EXAMPLES = sorted(CONFIG.glob("*.toml"))
-EVM_ONLY = {"chain_id", "preset", "fees", *FeeSettings.model_fields, *PATIENCE, *MonitoredNetwork.model_fields}
+EVM_ONLY = {
+    "chain_id",
+    "preset",
+    "fees",
+    "keyless",
+    "reserve_for_s",
+    *FeeSettings.model_fields,
+    *PATIENCE,
+    *MonitoredNetwork.model_fields,
+}
 
 
 def test_there_is_an_example_for_every_kind_of_installation():

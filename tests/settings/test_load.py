@@ -191,3 +191,42 @@ def test_loopback_needs_no_tokens_and_a_public_address_does(write):
 
 def token() -> dict[str, object]:
     return {"name": "a", "sha256": "0" * 64, "scopes": ["read"]}
+
+
+EVM = """
+[networks.e]
+chain = "evm"
+chain_id = 1
+rpc = [{ url = "http://127.0.0.1:1" }]
+
+[networks.n]
+chain = "near"
+rpc = [{ url = "http://127.0.0.1:1" }]
+"""
+ALICE = "0x" + "aB" * 20
+
+
+@pytest.mark.parametrize(
+    ("pools", "says"),
+    [
+        ('[pools.a]\nnetwork = "e"\nkeyless = ["alice"]', "must be addresses"),
+        (f'[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\nkeys = ["env:K"]', "cannot stand beside keys"),
+        (f'[pools.a]\nnetwork = "n"\naccount = "a.near"\nkeyless = ["{ALICE}"]', "belongs to EVM pools"),
+        (
+            f'[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\n[pools.b]\nnetwork = "e"\nkeyless = ["{ALICE.lower()}"]',
+            "is in pool a of that chain, too",
+        ),
+    ],
+)
+def test_an_address_has_one_pool_and_one_sort(pools, says, tmp_path):
+    path = tmp_path / "t.toml"
+    path.write_text(EVM + pools)
+    with pytest.raises(InvalidSettings, match=says):
+        load(path, {})
+
+
+def test_keyless_addresses_are_kept_in_one_form(tmp_path):
+    path = tmp_path / "t.toml"
+    path.write_text(f'{EVM}[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\n[pools.b]\nnetwork = "e"\nkeyless = "any"')
+    settings = load(path, {})
+    assert (settings.pools["a"].keyless, settings.pools["b"].keyless) == ((ALICE.lower(),), "any")

@@ -115,7 +115,17 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     ),
     core.NotFound: Answer(404, "Not found", "Check the key, the pool and the token's tenant."),
     core.NotAllowed: Answer(409, "Not possible in this state", "Read the current state and decide again."),
+    core.ReservationOver: Answer(
+        409, "Reservation over", "Reserve again, with a new reservation token.", "The number stands as it is."
+    ),
+    core.NonceConflict: Answer(
+        409,
+        "Nonce conflict",
+        "Reserve a number again, sign with it, and send that.",
+        "Nothing of these bytes was sent.",
+    ),
     core.Busy: Answer(429, "Busy", _LATER),
+    core.TurnTaken: Answer(429, "Not your turn yet", "Ask again with the same lockId after Retry-After seconds."),
     core.QueueFull: Answer(429, "Queue full", _LATER),
     core.MemoryFull: Answer(429, "Ledger memory full", f"{_LATER} The operator raises maxmemory."),
     core.StaleClaim: Answer(
@@ -184,6 +194,7 @@ def problem(error: TxManagerError, instance: str | None = None) -> tuple[int, di
         body["field"] = field
     if instance is not None:
         body["instance"] = instance
+    body |= getattr(error, "more", {})
     return answer.status, body
 
 

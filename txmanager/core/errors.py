@@ -7,9 +7,12 @@ TxManagerError
 ├── KeyReused               same key, other payload: the caller picks another key; nothing changed
 ├── NotFound                no such intent or lane
 ├── NotAllowed              the state forbids it (cancel of a final intent, close of a busy lane, ...)
+│   └── ReservationOver     the number is not this token's any more: reserve again with a new token
+├── NonceConflict           the bytes' number is not theirs, or is used: reserve again, sign again
 ├── Busy                    come back later: nothing was accepted
 │   ├── QueueFull           the lane's queue is at its limit
-│   └── MemoryFull          the ledger's memory is above its limit
+│   ├── MemoryFull          the ledger's memory is above its limit
+│   └── TurnTaken           others are before this caller: ask again, the place is kept for a while
 ├── StaleClaim              the claim is too old (or from the future): claim again, then append
 ├── LaneClosed              the lane takes nothing any more: move the claim
 ├── NoLane                  the pool has no active lane
@@ -68,6 +71,26 @@ class NotAllowed(TxManagerError):
     code = "not_allowed"
 
 
+class ReservationOver(NotAllowed):
+    code = "reservation_over"
+
+
+class NonceConflict(TxManagerError):
+    code = "nonce_conflict"
+
+    def __init__(self, why: str, current: int | None, attempted: int, *, retry: bool = True) -> None:
+        super().__init__(why)
+        self.current = current
+        self.attempted = attempted
+        self.retry = retry
+        self.more = {
+            "error": "NONCE_CONFLICT",
+            "currentNonce": current,
+            "attemptedNonce": attempted,
+            "shouldRetry": retry,
+        }
+
+
 class Busy(TxManagerError):
     code = "busy"
     retry_after_s = 1
@@ -89,6 +112,14 @@ class MemoryFull(Busy):
         super().__init__(
             f"the ledger uses {used} of {limit} bytes; nothing was accepted. Retry later, or raise its maxmemory."
         )
+
+
+class TurnTaken(Busy):
+    code = "turn_taken"
+
+    def __init__(self, lane: str, token: str, ahead: int) -> None:
+        super().__init__(f"{ahead} before you on lane {lane}; ask again with the same lockId to keep your place")
+        self.more = {"lockId": token, "ahead": ahead}
 
 
 class StaleClaim(TxManagerError):

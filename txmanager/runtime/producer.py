@@ -11,9 +11,10 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from txmanager.core.errors import KeyReused, NoLane, QueueFull, StaleClaim, TxManagerError
+from txmanager.core.errors import KeyReused, NoLane, NonceConflict, NotAllowed, QueueFull, StaleClaim, TxManagerError
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Ledger
 from txmanager.core.models import Intent, IntentId, Record
+from txmanager.core.reservations import Use
 from txmanager.core.router import Router
 from txmanager.core.states import LaneState, Status
 
@@ -39,6 +40,7 @@ class _Progress:
     result: Submitted | TxManagerError | None = None
     pinned: str = ""
     """The only lane that will do."""
+    use: Use | None = None
     avoid: set[str] = field(default_factory=set)
 
 
@@ -63,11 +65,13 @@ class Producer:
             raise result
         return result
 
-    async def submit_many(self, intents: Sequence[Intent], *, lane: str = "") -> list[Submitted | TxManagerError]:
+    async def submit_many(
+        self, intents: Sequence[Intent], *, lane: str = "", use: Use | None = None
+    ) -> list[Submitted | TxManagerError]:
         """Accept a batch; each intent has its own result. Intents of one lane keep their order. With `lane`, new ones
-        go to that lane of their pool and to no other."""
+        go to that lane of their pool and to no other; with `use` they use up a number that was reserved there."""
         await self._refresh_routes()
-        progress = [_Progress(intent, pinned=lane) for intent in intents]
+        progress = [_Progress(intent, pinned=lane, use=use) for intent in intents]
         waiting = progress
         for _ in range(_TRIES):
             waiting = [p for p in waiting if p.result is None]
@@ -157,7 +161,10 @@ class Producer:
         for p in batch:
             by_lane.setdefault(p.lane, []).append(p)
         answers = await asyncio.gather(
-            *(self._ledger.append(lane, [Entry(p.intent, p.life, p.born) for p in g]) for lane, g in by_lane.items())
+            *(
+                self._ledger.append(lane, [Entry(p.intent, p.life, p.born, p.use) for p in g])
+                for lane, g in by_lane.items()
+            )
         )
         for group, replies in zip(by_lane.values(), answers, strict=True):
             for p, reply in zip(group, replies, strict=True):
@@ -178,6 +185,8 @@ class Producer:
                 p.result = Submitted(record, False)
             case "exists" | "retired":
                 await self._replay(p)
+            case "unreserved" | "used":
+                p.result = _conflict(p, reply)
             case "full":
                 p.result = QueueFull(p.lane, reply.depth)
             case "closed":
@@ -194,3 +203,14 @@ class Producer:
             p.result = NoLane(p.intent.id.pool)
             return
         await self._ledger.move(p.intent.id, p.life, p.lane, lane)
+
+
+def _conflict(p: _Progress, reply: Appended) -> TxManagerError:
+    if p.use is None:
+        return NotAllowed(f"lane {p.lane} takes only what its callers sign; nothing was accepted")
+    nonce = p.use.nonce
+    if reply.word == "used":
+        why = f"nonce {nonce} is used on chain already; nothing was accepted"
+    else:
+        why = f"nonce {nonce} is not reserved for this token (any more); nothing was accepted"
+    return NonceConflict(why, reply.cursor, nonce)

@@ -18,9 +18,10 @@ import structlog
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import Fenced, LaneClosed, TxManagerError
-from txmanager.core.ledger import Lease, Ledger, Member
+from txmanager.core.ledger import Lease, Ledger, Member, Route
 from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
+from txmanager.core.states import LaneState
 from txmanager.runtime.built import Builders, BuildingChain
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
@@ -82,11 +83,15 @@ class Worker:
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
         point: Callable[[str], None] = lambda _: None,
         builders: Builders | None = None,
+        discover: Callable[[Route], Service | None] | None = None,
     ) -> None:
+        """`discover` answers how to serve a lane that somebody else registered, or None."""
         self.name = name or f"worker-{secrets.token_hex(4)}"
         self.metrics = metrics or Metrics()
         self._ledger = ledger
-        self._services = _with_builders(services, builders or Builders())
+        self._builders = builders or Builders()
+        self._services = _with_builders(services, self._builders)
+        self._discover = discover
         self._timing = timing or Timing()
         self._rng = rng or random.Random()
         self._new_token = new_token
@@ -170,6 +175,7 @@ class Worker:
 
     async def _tick(self) -> None:
         try:
+            await self._look_around()
             members = await self._ledger.members()
             if not any(member.name == self.name for member in members):
                 await self._show()  # new here, or silent for so long that we were forgotten
@@ -178,6 +184,17 @@ class Worker:
         except TxManagerError as error:
             self._log.warning("tick failed", error=str(error))
         self.metrics.lanes_owned.set(len(self._held))
+
+    async def _look_around(self) -> None:
+        """Serve what was registered since: lanes of callers' addresses come into being with their first number."""
+        if self._discover is None:
+            return
+        for route in await self._ledger.routes():
+            if route.lane not in self._services and route.state is not LaneState.CLOSED:
+                service = self._discover(route)
+                if service is not None:
+                    self._services |= _with_builders({route.lane: service}, self._builders)
+                    self._log.info("lane found", lane=route.lane)
 
     def _offered(self) -> set[str]:
         now = asyncio.get_running_loop().time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self
 
@@ -160,6 +161,12 @@ def _key_source(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    if not re.fullmatch(r"0x[0-9a-fA-F]{40}", value):
+        raise ValueError('must be addresses (0x and 40 hex digits), or the word "any"')
+    return value.lower()
+
+
 class WebhookSettings(Part):
     """Where a pool's events are posted to. The name is what delivery is remembered by."""
 
@@ -181,6 +188,8 @@ class PoolSettings(Part):
     network: str
     account: str | None = None
     keys: tuple[Annotated[str, AfterValidator(_key_source)], ...] = ()
+    keyless: tuple[Annotated[str, AfterValidator(_address)], ...] | Literal["any"] = ()
+    reserve_for_s: float = Field(default=60.0, ge=1, le=86_400)
     window: int = Field(default=16, ge=1, le=10_000)
     max_inflight: int = Field(default=128, ge=1, le=100_000)
     queue_limit: int = Field(default=1_000_000, ge=1)
@@ -197,11 +206,18 @@ class PoolSettings(Part):
         elif network.chain == "near":
             if not self.account:
                 yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
+            if self.keyless:
+                yield InvalidSettings(f"{where}.keyless", "belongs to EVM pools; remove it")
             for name in self.policy.patience():
                 yield InvalidSettings(f"{where}.policy.{name}", "belongs to EVM pools; remove it")
         elif network.chain == "evm":
             if self.account is not None:
                 yield InvalidSettings(f"{where}.account", "belongs to NEAR; an EVM key is its own address")
+            if self.keyless and self.keys:
+                yield InvalidSettings(
+                    f"{where}.keyless",
+                    "cannot stand beside keys: a pool signs for its callers, or they sign themselves",
+                )
             if self.window > EVM_WINDOW:
                 yield InvalidSettings(
                     f"{where}.window", f"must be at most {EVM_WINDOW}: nodes hold no more of an account"
@@ -346,7 +362,18 @@ class Settings(Part):
             if pool_name not in self.pools:
                 yield InvalidSettings("worker.pools", f"names no [pools.{pool_name}]; add it or remove it")
         yield from self.monitor.contradictions(self.networks, self.pools)
+        yield from self._keyless_twice()
         yield from self.api.contradictions(self.pools)
+
+    def _keyless_twice(self) -> Iterator[InvalidSettings]:
+        """One address on one chain is one lane, and a lane is of one pool."""
+        seen: dict[tuple[int | None, str], str] = {}
+        for name, pool in self.pools.items():
+            network = self.networks.get(pool.network)
+            for address in ("any",) if pool.keyless == "any" else pool.keyless:
+                first = seen.setdefault((network.chain_id if network else None, address), name)
+                if first != name:
+                    yield InvalidSettings(f"pools.{name}.keyless", f"{address} is in pool {first} of that chain, too")
 
     def references(self) -> Iterator[tuple[str, Reference]]:
         """Every secret that is named but not written, by its field."""

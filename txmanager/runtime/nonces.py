@@ -1,0 +1,230 @@
+"""The nonce service: numbers for callers who sign themselves, and their bytes on the way to the lane that sends them.
+
+A number is reserved in the ledger, in one step, before anybody knows it; the chain's count only ever raises the
+counter. Where the chain is away, an address that was used before goes on from its counter, and a new one waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from txmanager.core.errors import (
+    Busy,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    ReservationOver,
+    TurnTaken,
+    TxManagerError,
+    Unavailable,
+)
+from txmanager.core.given import RAW_KEY, RAW_KIND, Counter, Given
+from txmanager.core.ledger import Ledger
+from txmanager.core.models import Json, LaneSpec, new_intent
+from txmanager.core.reservations import Recycled, Reserved, Turn, Use
+from txmanager.runtime.producer import Producer, Submitted
+
+_FRESH_S = 0.5
+"""How long a count of the chain is good enough: it may only raise the counter, and rarely does."""
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class KeylessPool:
+    name: str
+    addresses: frozenset[str]
+    any_address: bool
+    reserve_for_ms: int
+    queue_limit: int = 1_000_000
+    max_value: int | None = None
+
+    def spec(self, lane: str) -> LaneSpec:
+        """Weight 0: the router never sends an intent there by itself."""
+        return LaneSpec(lane, self.name, weight=0, queue_limit=self.queue_limit, keyless=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One network: what counts and reads for it, and whose addresses are served."""
+
+    network: str
+    chain: Counter
+    pools: tuple[KeylessPool, ...] = ()
+
+    def pool_of(self, address: str) -> KeylessPool | None:
+        listed = next((pool for pool in self.pools if address in pool.addresses), None)
+        return listed or next((pool for pool in self.pools if pool.any_address), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address on a network, and the lane that its numbers live in."""
+
+    desk: Desk
+    address: str
+    pool: KeylessPool
+    lane: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lane", self.desk.chain.lane(self.address))
+
+
+class Nonces:
+    def __init__(self, ledger: Ledger, producer: Producer, desks: Mapping[str, Desk]) -> None:
+        self._ledger = ledger
+        self._producer = producer
+        self._desks = {**{str(desk.chain.chain_id): desk for desk in desks.values()}, **desks}
+        self._names = sorted(desks)
+        self._counts: dict[str, tuple[float, tuple[int, int]]] = {}
+        self._asking: dict[str, asyncio.Task[tuple[int, int]]] = {}
+        self._log = structlog.get_logger("nonces")
+
+    # -- where
+
+    def desk(self, network: object) -> Desk:
+        desk = self._desks.get(str(network)) if isinstance(network, str | int) else None
+        if desk is None:
+            known = ", ".join(self._names) or "none that is EVM"
+            raise InvalidInput("networkId", f"must be a network's name or its chain id; there are: {known}")
+        return desk
+
+    def place(self, network: object, address: object) -> Place:
+        desk = self.desk(network)
+        named = desk.chain.address("address", address)
+        pool = desk.pool_of(named)
+        if pool is None:
+            raise InvalidInput(
+                "address",
+                f"{named} is not served on {desk.network}: list it in `keyless` of a pool, if its key is yours",
+            )
+        return Place(desk, named, pool)
+
+    # -- numbers
+
+    async def reserve(self, place: Place, token: str | None = None, ttl_ms: int | None = None) -> tuple[str, Reserved]:
+        """(token, what it got). Without a token this makes one up; with one, a retry gets the same number."""
+        token, ttl = token or new_token(), ttl_ms or place.pool.reserve_for_ms
+        latest, seed = await self._counted(place)
+        try:
+            answer = await self._ledger.reserve(place.lane, token, ttl, latest, seed)
+        except NotFound:
+            await self._ledger.register(place.pool.spec(place.lane))
+            answer = await self._ledger.reserve(place.lane, token, ttl, latest, seed)
+        self._check(place, answer)
+        return token, answer
+
+    async def recycle(self, place: Place, token: str) -> Recycled:
+        answer = await self._ledger.recycle(place.lane, token)
+        if answer.word == "over":
+            raise ReservationOver("this reservation was given back, expired or never was; nothing changed")
+        if answer.word == "sent":
+            raise NotAllowed(f"bytes at nonce {answer.nonce} were accepted and may land: it is never handed out again")
+        return answer
+
+    async def lock(
+        self, place: Place, token: str | None = None, ttl_ms: int | None = None, wait_s: float = 0.0
+    ) -> tuple[str, Turn]:
+        """Wait for the turn, in line; whoever gives up loses the place after a while."""
+        token, ttl = token or new_token(), ttl_ms or place.pool.reserve_for_ms
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        while True:
+            answer = await self._turn(place, token, ttl)
+            if answer.word != "waiting":
+                self._check(place, answer)
+                return token, answer
+            if loop.time() + _POLL_S > until:
+                raise TurnTaken(place.lane, token, answer.ahead)
+            await asyncio.sleep(_POLL_S)
+
+    async def _turn(self, place: Place, token: str, ttl_ms: int) -> Turn:
+        latest, seed = await self._counted(place)
+        try:
+            return await self._ledger.turn(place.lane, token, ttl_ms, latest, seed)
+        except NotFound:
+            await self._ledger.register(place.pool.spec(place.lane))
+            return await self._ledger.turn(place.lane, token, ttl_ms, latest, seed)
+
+    async def unlock(self, place: Place, token: str) -> Recycled:
+        answer = await self._ledger.unlock(place.lane, token)
+        if answer.word == "over":
+            raise ReservationOver("this turn is over: unlocked before, or its time ran out and another has it")
+        return answer
+
+    def _check(self, place: Place, answer: Reserved | Turn) -> None:
+        match answer.word:
+            case "cold":
+                raise Unavailable(
+                    f"no node of {place.desk.network} answers, and {place.address} has no counter yet; retry later"
+                )
+            case "over":
+                raise ReservationOver("this token's reservation was given back or expired; take a new token")
+            case "refused":
+                raise NotAllowed(f"lane {place.lane} is {answer.state}; it hands out no numbers")
+        if answer.skipped:
+            self._log.warning("key used elsewhere", lane=place.lane, numbers=answer.skipped, nonce=str(answer.nonce))
+
+    async def _counted(self, place: Place) -> tuple[int | None, int | None]:
+        """(count of the newest block, where a new counter starts: above what already waits in the pool)."""
+        try:
+            return await self.count(place.desk, place.address)
+        except (Unavailable, Busy) as error:
+            self._log.warning("chain not counted", lane=place.lane, error=str(error))
+            return None, None
+
+    async def count(self, desk: Desk, address: str) -> tuple[int, int]:
+        """Asked once for all callers of the moment."""
+        key, loop = desk.chain.lane(address), asyncio.get_running_loop()
+        known = self._counts.get(key)
+        if known is not None and loop.time() - known[0] < _FRESH_S:
+            return known[1]
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = asyncio.create_task(desk.chain.counts(address))
+            asking.add_done_callback(lambda _: self._asking.pop(key, None))
+        counts = await asyncio.shield(asking)
+        if len(self._counts) > 10_000:
+            self._counts.clear()
+        self._counts[key] = (loop.time(), counts)
+        return counts
+
+    # -- bytes
+
+    def read(self, network: object, raw: object, address: object = None) -> tuple[Place, Given]:
+        """The signed bytes and the place they belong to, or `InvalidInput`."""
+        desk = self.desk(network)
+        given = desk.chain.read(raw)  # type: ignore[arg-type]  # it checks what it is given
+        if address is not None and desk.chain.address("address", address) != given.sender:
+            raise InvalidInput("address", f"the bytes were signed by {given.sender}")
+        place = self.place(network, given.sender)
+        most = place.pool.max_value
+        if most is not None and given.value > most:
+            raise InvalidInput("value", f"is {given.value} wei; the pool's max_deposit allows {most}")
+        return place, given
+
+    async def send(
+        self, place: Place, given: Given, token: str, tenant: str, metadata: Mapping[str, Json] | None = None
+    ) -> Submitted:
+        """Accept the bytes and bind their number to them, in one step. The same bytes again are the same intent."""
+        intent = new_intent(
+            key=f"{RAW_KEY}{given.hash}",
+            pool=place.pool.name,
+            kind=RAW_KIND,
+            payload={"raw": "0x" + given.raw.hex()},
+            tenant=tenant,
+            metadata=metadata,
+        )
+        use = Use(token, given.nonce, given.hash)
+        [result] = await self._producer.submit_many([intent], lane=place.lane, use=use)
+        if isinstance(result, TxManagerError):
+            raise result
+        return result
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(24)
