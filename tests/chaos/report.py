@@ -117,17 +117,8 @@ def faults(run: Run) -> str:
 
 
 def promises(run: Run) -> str:
-    head: tuple[str, ...] = (
-        "scene",
-        "server",
-        "durability",
-        "accepted",
-        "on chain",
-        "final",
-        "held",
-        "lanes quarantined",
-    )
-    head += ("duplicated", "lost", "reordered", "other", "retries", "refused", "signed again", "seconds")
+    head = ["scene", "server", "durability", "accepted", "on chain", "final", "held", "lanes quarantined"]
+    head += ["duplicated", "lost", "reordered", "other", "retries", "refused", "signed again", "seconds"]
     rows = []
     for scene in run.scenes:
         told = scene.result or {}

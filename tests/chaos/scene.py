@@ -255,10 +255,13 @@ scopes = ["submit", "read", "operate"]
                 seat.child.point = ""
                 seat.child.signal(signal.SIGKILL)
         await self.crowd.stop_within(_SETTLE_S)
-        with contextlib.suppress(AssertionError):  # the judge names what is still open
-            await until(self.settled, _SETTLE_S, every=0.1, what="everything is settled")
+        await self._until_settled()
 
-    async def settled(self) -> bool:
+    async def _until_settled(self) -> None:
+        with contextlib.suppress(AssertionError):  # the judge names what is still open
+            await until(self._settled, _SETTLE_S, every=0.1, what="everything is settled")
+
+    async def _settled(self) -> bool:
         with contextlib.suppress(TxManagerError):
             lanes = await self.ledger.lanes()
             return bool(lanes) and sum(lane.depth for lane in lanes) == 0
@@ -277,7 +280,8 @@ scopes = ["submit", "read", "operate"]
 
     async def judge(self) -> dict[str, Any]:
         before = await asyncio.to_thread(lambda: evidence.SeenChain().read(self.devnet).paid())
-        await self._replay()
+        await self.crowd.replay()
+        await self._until_settled()  # what a roll-back took is accepted anew
         records = await self.records()
         chain = await asyncio.to_thread(lambda: evidence.SeenChain().read(self.devnet))
         checked = evidence.judge(
@@ -310,14 +314,10 @@ scopes = ["submit", "read", "operate"]
             "lanes": {lane.id[-6:]: f"{lane.state} {lane.reason}" for lane in await self.ledger.lanes()},
         }
 
-    async def _replay(self) -> None:
-        """Every key once more, over HTTP like any caller: the same answer, and nothing new on chain."""
-        await self.crowd.replay()
-
     def _paid_twice(self, chain: evidence.SeenChain, before: dict[int, int]) -> list[str]:
         """The chain alone, whatever the ledger says: no amount twice, none that nobody asked for, none by a replay."""
         paid = {amount: times for amount, times in chain.paid().items() if amount}  # a no-op pays nothing
         twice = [f"{amount} took effect {times} times on chain" for amount, times in paid.items() if times > 1]
         stray = [f"{amount} was paid, and nobody asked for it" for amount in paid if amount not in self.crowd.keys]
-        late = [f"{amount} was paid by a replay" for amount in paid if amount not in before]
+        late = [f"{amount} was paid by a replay" for amount in paid if amount not in before and not self.rolled_back]
         return [*twice, *stray, *late]
