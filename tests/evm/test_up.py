@@ -15,6 +15,7 @@ from tests.evm.machines import ROOT, installed
 from tests.evm.stage import new_signer
 from tests.servers.processes import end, free_port
 from tests.stack.running import QUICK, Up
+from tests.waiting import until_sync
 
 
 @pytest.fixture
@@ -38,6 +39,8 @@ def test_an_evm_chain_runs_beside_and_is_found_again(tmp_path, anvil_on_path):
     try:
         answer = send(first, "k1", receiver)
         assert answer.json()["status"] == "done", answer.text
+        log = tmp_path / "data/logs/monitor.log"
+        until_sync(log.exists, 20.0, what="a monitor watches the EVM lanes")
     finally:
         end(first.process, signal.SIGTERM, 40.0)
     second = Up(tmp_path, *QUICK, "--evm")
