@@ -99,12 +99,16 @@ def test_redis_node_and_configuration_of_ones_own_replace_the_embedded_parts(sta
 
         port = free_port()
         copied = (up.data / "txmanager.toml").read_text().replace(f"port = {up.port}", f"port = {port}")
-        (tmp_path / "copy.toml").write_text(copied)
+        (tmp_path / "secret").write_text("s" * 32)
+        webhook = f'name = "a"\nurl = "http://127.0.0.1:9/"\nsecret = {{ file = "{tmp_path / "secret"}" }}\n'
+        (tmp_path / "copy.toml").write_text(f"{copied}\n[[pools.default.webhooks]]\n{webhook}")
         again = start("--config", str(tmp_path / "copy.toml"), "--workers", "1")
         assert f"ready: http://127.0.0.1:{port} " in again.until_said("ready: ")
         headers, same = again.create("mine", parent=account["account_id"])
         assert headers["idempotency-replayed"] == "true"
         assert same == record
+        until_sync(lambda: part_pid(again, "webhooks") is not None, 20.0, what="webhooks are delivered")
+        assert part_pid(again, "monitor") is None, "there is no EVM network"
     finally:
         end(devnet)
 
