@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.sim.faults import LANES, STATES
 from tests.sim.plan import ALL
-from tests.sim.runner import Total
+
+if TYPE_CHECKING:
+    from tests.sim.runner import Total
 
 NEVER_STRIKE = ("rebaseline", "resolve_held")
 """Not faults: they say what an operator will do in the end."""
 
-UNREACHABLE = frozenset({("roll_back", "closed")})
-"""A schedule with a roll-back closes no lane: on a store that forgets, an operator would vouch for nothing."""
+UNREACHABLE = {
+    ("roll_back", "closed"): "a schedule with a roll-back closes no lane: nobody vouches for a store that forgets",
+}
+"""Cells that no schedule can meet, and why."""
 
 
 def holes(total: Total) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from tests.sim.plan import draw
+from tests.sim.results import publish_mutants
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Catch:
     """How many schedules it took."""
     seconds: float
     violation: str | None
+    by_story: bool = False
 
     @property
     def caught(self) -> bool:
@@ -42,7 +44,7 @@ def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
                 break
         for plan, arrivals in STORIES.get(name, ()):
             if violations := tell(plan, arrivals)[0]:
-                return Catch(name, spent, time.process_time() - started, f"by its story: {violations[0]}")
+                return Catch(name, spent, time.process_time() - started, violations[0], True)
     return Catch(name, spent, time.process_time() - started, None)
 
 
@@ -50,15 +52,19 @@ def _hunt(told: tuple[str, int]) -> Catch:
     return hunt(*told)
 
 
-def hunt_all(only: str | None, seeds: int, processes: int) -> int:
+def hunt_all(only: str | None, seeds: int, processes: int, *, publish: bool = False) -> int:
     from tests.sim.mutants import MUTANTS
 
     names = [only] if only else list(MUTANTS)
-    missed = 0
+    catches: dict[str, Catch] = {}
     with multiprocessing.get_context("spawn").Pool(min(processes, len(names))) as pool:
         for catch in pool.imap_unordered(_hunt, [(name, seeds) for name in names]):
             told = f"caught after {catch.seeds}" if catch.caught else f"NOT CAUGHT in {catch.seeds}"
-            missed += not catch.caught
+            told = "caught by its story" if catch.by_story else told
+            catches[catch.name] = catch
             print(f"{catch.name:36} {told:20} {catch.seconds:6.1f} s  {catch.violation or ''}", flush=True)
+    missed = sum(not catch.caught for catch in catches.values())
+    if publish:
+        publish_mutants([(MUTANTS[name].mistake, catches[name]) for name in names], seeds)
     print(f"{len(names) - missed} of {len(names)} mutants caught")
     return 1 if missed else 0

@@ -327,9 +327,7 @@ class SimLedger(MemoryLedger):
             return
         lost = set()
         for lane, store in list(self.stores.items()):
-            old = back_to.stores.get(lane)
-            if old is None:
-                continue  # registration is repeated by every worker; the lane itself is younger than any intent
+            old = back_to.stores[lane]
             if any(getattr(old, f) != getattr(store, f) for f in _OWNERS_WRITES):
                 lost.add(lane)
             self.stores[lane] = old.copy()

@@ -177,8 +177,8 @@ def draw(seed: int) -> Plan:
         # Nodes forget while nobody looks: the only way to meet what was collected.
         events.append(Event("everybody_down", rng.uniform(2.0, chaos_s / 2), rng.random(), rng.uniform(0.5, 1.0)))
     if fast_collection or holds_soon:
-        # Holds are due by the wall clock: one that is an hour off delays them by an hour, as docs/simulation.md says.
-        events = [e for e in events if e.kind != "worker_clock_jump"]
+        # Holds are due by the wall clock: one that is set back delays them as much, as docs/simulation.md says.
+        events = [replace(e, b=0.5 + e.b / 2) if e.kind == "worker_clock_jump" else e for e in events]
     forgetful = rng.random() < 0.15
     if forgetful:
         # An answer is kept for seconds here, and days in earnest; no request is under way for longer than that.
@@ -193,6 +193,11 @@ def draw(seed: int) -> Plan:
         events = [e for e in events if e.kind != "roll_back" or e is once]
         # And a clock that jumps ends leases early, which a store that forgets can hide.
         events = [e for e in events if e.kind not in ("rebaseline", "lane_add", "lane_close", "server_clock_jump")]
+        if rng.random() < 0.3:
+            # Back to the very beginning, while the first transactions are still being sent.
+            start = replace(once, at_s=rng.uniform(0.2, 1.5), a=rng.uniform(0.1, 0.8), b=0.3 * once.b)
+            events = [start if e is once else e for e in events]
+            rates |= {"rpc_lost": 0.45, "rpc_duplicate": 0.3, "rpc_refusal": 0.15}
     if not (vouches and rng.random() < 0.5):  # kept by a disk, or by nothing: there is no replica
         events = [e for e in events if e.kind not in ("replica_cut", "failover")]
     kinds = {e.kind for e in events}

@@ -9,8 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.sim.plan import draw
+from tests.sim.results import save
 
 _CHUNK = 20
 
@@ -23,6 +25,8 @@ class Total:
     ends: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     virtual_s: float = 0.0
+    processor_s: float = 0.0
+    """User and system time that the schedules took, on all cores together."""
     failures: dict[int, list[str]] = field(default_factory=dict)
     """Broken promises, by seed."""
 
@@ -33,13 +37,14 @@ class Total:
         self.ends += other.ends
         self.steps += other.steps
         self.virtual_s += other.virtual_s
+        self.processor_s += other.processor_s
         self.failures.update(other.failures)
 
 
 def run_seeds(seeds: Iterable[int]) -> Total:
     from tests.sim.world import run  # keys are made and near-kit is imported once per process
 
-    total = Total()
+    total, started = Total(), time.process_time()
     gc.disable()
     gc.freeze()  # what was imported stays: a collection looks at schedules only
     for seed in seeds:
@@ -53,6 +58,7 @@ def run_seeds(seeds: Iterable[int]) -> Total:
         if result.violations:
             total.failures[seed] = result.violations
     gc.collect()
+    total.processor_s = time.process_time() - started
     return total
 
 
@@ -72,7 +78,21 @@ def run_many(
     return total
 
 
-def progress_line(total: Total, seconds: float) -> None:
-    rate = total.schedules / max(seconds, 1e-9)
-    line = f"{total.schedules} schedules, {sum(total.faults.values())} faults, {len(total.failures)} failed, "
-    print(f"\r{line}{rate:.0f}/s, {total.virtual_s / 3600:.1f} h simulated", end="", file=sys.stderr, flush=True)
+class Progress:
+    """A line that moves on a terminal; in a log file a line each half minute. Results go to `save` as well."""
+
+    def __init__(self, first: int, save: Path | None = None) -> None:
+        self._first, self._save, self._next = first, save, 0.0
+
+    def __call__(self, total: Total, seconds: float, *, last: bool = False) -> None:
+        due = last or seconds >= self._next
+        if due:
+            self._next = seconds + 30.0
+            if self._save is not None:
+                save(self._save, total, self._first, seconds)
+        moving = sys.stderr.isatty()
+        if due or moving:
+            rate = total.schedules / max(total.processor_s, 1e-9)
+            line = f"{total.schedules} schedules, {sum(total.faults.values())} faults, {len(total.failures)} failed, "
+            line += f"{rate:.0f} per core-second, {total.virtual_s / 3600:.1f} h simulated"
+            print(f"\r{line}" if moving else line, end="" if moving else "\n", file=sys.stderr, flush=True)

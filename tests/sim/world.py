@@ -457,7 +457,9 @@ class World:
         if self.ledger.down:
             self.ledger.start()
 
-    def _on_roll_back(self, event: Event) -> None:
+    def _on_roll_back(self, event: Event) -> bool | None:
+        if len(self.ledger.stores) < self.served:
+            return False  # to a time before the lanes: that ledger was not rolled back, it is another one
         snapshot = self.ledger.snapshot()
 
         def back() -> None:
@@ -470,6 +472,7 @@ class World:
 
         self.loop.later(0.2 + 6.0 * event.a, down)
         self.loop.later(0.3 + 6.0 * event.a + 2.0 * event.b, back)
+        return None
 
     def _on_replica_cut(self, event: Event) -> bool | None:
         """The replica hears nothing for a while; then it hears all of it."""
