@@ -82,10 +82,15 @@ class Replicated(Ground):
         raise NotImplementedError("a primary that dies here is a failover")
 
     def fill_disk(self, bytes_left: int) -> Callable[[], None]:
-        """With `everysec` the server lives on and answers MISCONF."""
+        """With `everysec` the server lives on and answers MISCONF, to PING as well: Sentinel takes it for dead."""
         server = self.primary("disk")
         server.limit_disk(bytes_left)
-        return lambda: server.limit_disk(None)
+
+        def free() -> None:
+            server.limit_disk(None)
+            self.settle()
+
+        return free
 
     def fail_over(self, key: str) -> None:
         """The primary dies and comes back as the replica of the one that followed it."""
@@ -141,7 +146,7 @@ class OnSentinel(Replicated):
         for sentinel in self._sentinel.sentinels:
             with sentinel.client() as client:
                 # They would wait for twice this time between two failovers.
-                client.execute_command("SENTINEL", "SET", NAME, "failover-timeout", 1000)
+                client.execute_command("SENTINEL", "SET", NAME, "failover-timeout", 3000)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -157,8 +162,21 @@ class OnSentinel(Replicated):
         return self._sentinel.primary is replica and role(replica) == "master"
 
     def settle(self) -> None:
+        until_sync(
+            self._agreed, _PATIENCE_S, every=0.1, what="all sentinels name one primary, and the other follows it"
+        )
         self._sentinel.wait_ok(_PATIENCE_S)
         until_sync(lambda: _streams(self.primary("")), _PATIENCE_S, what="writes reach the replica")
+
+    def _agreed(self) -> bool:
+        ports = set()
+        for sentinel in self._sentinel.sentinels:
+            with sentinel.client() as client:
+                ports.add(int(client.sentinel_get_master_addr_by_name(NAME)[1]))  # type: ignore[index]
+        primary = self.primary("")
+        with self.replica(primary).client() as client:
+            follows = client.info("replication")
+        return ports == {primary.port} and role(primary) == "master" and follows.get("master_port") == primary.port
 
 
 class OnCluster(Replicated):
