@@ -31,7 +31,7 @@ from tests.sim.loop import PROCESS, Life, VirtualLoop
 from txmanager.core import ledger as words
 from txmanager.core import models
 from txmanager.core.errors import TxManagerError, Unavailable, Unconfirmed
-from txmanager.core.models import Fence, IntentId, Json, Outcome, Purpose, Record
+from txmanager.core.models import Attempt, Fence, IntentId, Json, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.homes import Homes
@@ -97,6 +97,12 @@ class WatchedLane(LaneStore):
     def unfinished(self, fence: Fence) -> list[Record]:
         answer = super().unfinished(fence)
         self._wrote("unfinished", fence)
+        return answer
+
+    def fill(self, fence: Fence, attempts: Sequence[Attempt], done: Sequence[str], found: str) -> list[Attempt]:
+        answer = super().fill(fence, attempts, done, found)
+        self._wrote("fill", fence)
+        self.history.recorded.update(attempt.hash for attempt in answer)
         return answer
 
     def hold(self, fence: Fence, id: IntentId, life: str, hold: Mapping[str, Json], now: int) -> bool:

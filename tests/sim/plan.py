@@ -177,8 +177,9 @@ def draw(seed: int) -> Plan:
         # Nodes forget while nobody looks: the only way to meet what was collected.
         events.append(Event("everybody_down", rng.uniform(2.0, chaos_s / 2), rng.random(), rng.uniform(0.5, 1.0)))
     if fast_collection or holds_soon:
-        # Holds are due by the wall clock: one that is set back delays them as much, as docs/simulation.md says.
-        events = [replace(e, b=0.5 + e.b / 2) if e.kind == "worker_clock_jump" else e for e in events]
+        # Holds are due by the wall clock: one that is behind others delays them as much, as docs/simulation.md says.
+        jumped = {e: replace(e, a=1.0, b=0.5 + e.b / 2) for e in events if e.kind == "worker_clock_jump"}
+        events = [jumped.get(e, e) for e in events]
     forgetful = rng.random() < 0.15
     if forgetful:
         # An answer is kept for seconds here, and days in earnest; no request is under way for longer than that.

@@ -108,6 +108,7 @@ class World:
         self.plan, self.loop, self.history = plan, loop, history
         self.rng = random.Random(f"world:{plan.seed}")
         self.server_offset_ms = 0
+        self.workers_offset_ms = 0
         self.faults = Faults(plan, loop.time, self._states)
         self.ledger = SimLedger(
             loop,
@@ -222,7 +223,7 @@ class World:
             name=process.name,
             timing=Timing(lease_ms=plan.lease_ms, margin_ms=plan.lease_ms // 5, poll_s=1.0, grace_s=8.0),
             metrics=METRICS,
-            clock=lambda: EPOCH_MS + process.clock_offset_ms + int(self.loop.time() * 1000),
+            clock=lambda: EPOCH_MS + self.workers_offset_ms + process.clock_offset_ms + int(self.loop.time() * 1000),
             rng=rng,
             new_token=lambda: f"{rng.getrandbits(128):032x}",
             point=lambda where: self._point(process, where),
@@ -440,10 +441,14 @@ class World:
         return None
 
     def _on_worker_clock_jump(self, event: Event) -> bool | None:
+        by_ms = int((event.b - 0.5) * 2 * 3_600_000)
+        if event.a >= 1.0:  # every clock, those of processes to come as well
+            self.workers_offset_ms += by_ms
+            return None
         process = self._seat(event).process
         if process is None:
             return False
-        process.clock_offset_ms += int((event.b - 0.5) * 2 * 3_600_000)
+        process.clock_offset_ms += by_ms
         return None
 
     def _on_server_clock_jump(self, event: Event) -> None:

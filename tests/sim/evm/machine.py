@@ -67,6 +67,13 @@ class Machine:
         upto = self.head.number if height is None else height
         return sum(1 for b in self.blocks[: upto + 1] for tx in b.txs if tx.sender == address)
 
+    def pending_count(self, address: str) -> int:
+        """The next nonce after what the pool could mine."""
+        nonce = self.count(address)
+        while nonce in self.pool.get(address, {}):
+            nonce += 1
+        return nonce
+
     def find(self, hash: str) -> tuple[Block, Tx] | None:
         for block in reversed(self.blocks):
             for tx in block.txs:
@@ -179,9 +186,16 @@ class Machine:
                 return self.send(bytes.fromhex(params[0][2:]))
             case "eth_getBlockByNumber":
                 return {"number": hex(self.head.number), "hash": self.head.hash}
+            case "eth_blockNumber":
+                return hex(self.head.number)
             case "eth_getTransactionCount":
+                if params[1] == "pending":
+                    return hex(self.pending_count(params[0]))
                 height = None if params[1] == "latest" else int(params[1], 16)
                 return hex(self.count(params[0], height))
+            case "eth_getTransactionByHash":
+                pooled = any(tx.hash == params[0] for mine in self.pool.values() for tx in mine.values())
+                return {"hash": params[0]} if pooled or self.find(params[0]) is not None else None
             case "eth_getBalance":
                 return hex(self.balance.get(params[0], 0))
             case "eth_feeHistory":

@@ -41,7 +41,7 @@ POOL = "pool"
 EPOCH_MS = 1_700_000_000_000
 BLOCK_S = 1.0
 HEAL_S = 300.0
-SIGNERS = [EvmSigner(Secret(bytes([n + 1]) * 32)) for n in range(2)]
+SIGNERS = [EvmSigner(Secret(bytes([n + 1]) * 32)) for n in range(3)]
 LANES = [str(LaneId(CHAIN_ID, s.address)) for s in SIGNERS]
 RECEIVER = "0x" + "ee" * 20
 METRICS = Metrics()
@@ -154,6 +154,8 @@ class WatchedHistory(History):
             self.world.recorded(fact)
         elif isinstance(fact, Ended):
             self.world.ended(fact)
+        else:
+            self.world.noted(fact)
 
 
 @dataclass(slots=True)
@@ -203,6 +205,8 @@ class World:
         )
         self.owed = _Owed()
         self.lanes = LANES[: self.rng.choice((1, 2))]
+        self.pools: dict[str, str] = {}
+        """Lanes of another pool than the callers'."""
         self.seats = [_Seat(n) for n in range(self.rng.choice((1, 2, 3)))]
         self.healing = False
         self.intents = [self._intent(n) for n in range(self.rng.randint(3, 10))]
@@ -251,11 +255,16 @@ class World:
         if fact.id.key in self.owed.ended:
             self.say(f"{fact.id.key} ended twice")
         self.owed.ended[fact.id.key] = fact
-        if outcome.tx_hash is not None and not self.machine.final(outcome.tx_hash, self.finality):
+        # A reorg beyond finality may come between the look and the write.
+        early = outcome.tx_hash is not None and not self.machine.final(outcome.tx_hash, self.finality)
+        if early and not self.deep:
             self.say(f"{fact.id.key} was settled by {outcome.tx_hash[:10]} before that was final")
         if outcome.tx_hash is None:
             for death in fact.deaths:
                 self._check_death(fact.lane, death)
+
+    def noted(self, fact: Fact) -> None:
+        """Whatever else the ledger did."""
 
     # -- the way to the chain
 
@@ -345,7 +354,7 @@ class World:
         )
         worker = Worker(
             self.ledger,
-            {lane: Service(LaneSpec(lane, POOL), chain, self.policy) for lane in self.lanes},
+            {lane: Service(LaneSpec(lane, self.pools.get(lane, POOL)), chain, self.policy) for lane in self.lanes},
             name=process.name,
             timing=Timing(lease_ms=3_000, margin_ms=600, poll_s=0.5, grace_s=5.0),
             metrics=METRICS,
@@ -532,12 +541,12 @@ class World:
                 self.say(f"{lane[-6:]} was quarantined without a cause: {store.reason} {store.evidence}")
 
 
-def run(seed: int, *, verbose: bool = False) -> Result:
+def run(seed: int, *, verbose: bool = False, kind: type[World] = World) -> Result:
     collecting = gc.isenabled()
     gc.disable()
     loop = VirtualLoop(random.Random(f"loop:{seed}"))
     asyncio.set_event_loop(loop)
-    world = World(seed, loop, verbose)
+    world = kind(seed, loop, verbose)
     logs.listen(world.history)
     try:
         try:
