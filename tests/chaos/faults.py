@@ -150,8 +150,6 @@ async def kill_redis(scene: Scene, _rng: random.Random) -> None:
 
 
 async def fill_disk(scene: Scene, rng: random.Random) -> None:
-    if isinstance(scene.ground, Replicated):
-        scene.facts.append(Operated(time.monotonic(), "failover", ""))
     free = await asyncio.to_thread(scene.ground.fill_disk, rng.choice((0, 100, 4000)))
     await asyncio.sleep(1.0)
     await asyncio.to_thread(free)
@@ -160,8 +158,11 @@ async def fill_disk(scene: Scene, rng: random.Random) -> None:
 async def fail_over(scene: Scene, rng: random.Random) -> None:
     ground = scene.ground
     assert isinstance(ground, Replicated)
-    scene.facts.append(Operated(time.monotonic(), "failover", ""))
-    await asyncio.to_thread(ground.fail_over, _some_key(scene, rng))
+
+    def killed() -> None:
+        scene.facts.append(Operated(time.monotonic(), "failover", ""))
+
+    await asyncio.to_thread(ground.fail_over, _some_key(scene, rng), killed)
 
 
 async def fail_over_with_loss(scene: Scene, rng: random.Random) -> None:
@@ -173,8 +174,8 @@ async def fail_over_with_loss(scene: Scene, rng: random.Random) -> None:
     cut = ground.cut_off(key)
     old, new = await asyncio.to_thread(cut.__enter__)
     await asyncio.sleep(rng.uniform(0.3, 0.9))
-    at = time.monotonic()
     old.kill9()
+    at = time.monotonic()
     lost = await _lanes_behind(scene, new.url) if ground.durability == "none" else frozenset()
     if ground.durability == "none":
         scene.rolled_back = True

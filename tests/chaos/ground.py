@@ -92,11 +92,12 @@ class Replicated(Ground):
 
         return free
 
-    def fail_over(self, key: str) -> None:
+    def fail_over(self, key: str, killed: Callable[[], None]) -> None:
         """The primary dies and comes back as the replica of the one that followed it."""
         old = self.primary(key)
         new = self.replica(old)
         old.kill9()
+        killed()
         until_sync(lambda: self.promoted(old, new), _PATIENCE_S, what=f"{new.address} is promoted")
         self._bring_back(old)
 

@@ -211,7 +211,10 @@ def _sent(evidence: Checked, memory: _Memory, fact: Sent) -> None:
 
 def _ended(evidence: Checked, memory: _Memory, fact: Ended) -> None:
     key = (fact.id, fact.life)
-    if key in memory.ended and not memory.rolled_back:
+    again = memory.ended.get(key)
+    # What the chain shows is settled unconfirmed: after a failover it may have to be written once more, the same.
+    same = memory.failed_over and again is not None and again.outcome == fact.outcome
+    if again is not None and not memory.rolled_back and not same:
         _say(evidence, fact.at, f"{fact.id.key} ended twice")
     memory.ended[key] = fact
     for dead in fact.deaths:
