@@ -258,10 +258,6 @@ def _rolled_back(evidence: Checked, memory: _Memory, fact: RolledBack) -> None:
 def _operated(evidence: Checked, memory: _Memory, fact: Operated) -> None:
     if fact.what == "rebaseline":
         memory.lost.pop(fact.lane, None)  # an operator vouches for it: it may sign again
-    elif fact.what == "failover":
-        # Leases are not confirmed by replicas: the new primary may know an older owner, or count its epoch again.
-        memory.unsure |= set(memory.owners)
-        memory.owners = dict.fromkeys(memory.owners)
 
 
 def _broke(evidence: Checked, memory: _Memory, fact: Broke) -> None:
