@@ -46,8 +46,8 @@ test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them)
 run: $(STAMP)  ## Run everything on embedded defaults (ARGS="--port 8090" for options)
 	@$(BIN)/txmanager up $(ARGS)
 
-chaos: $(STAMP)  ## Kill 200 workers with -9 and hold the chain against the promises (KILLS=1000 SEED=7 LANES=4)
-	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),0) --lanes $(or $(LANES),2)
+chaos: $(STAMP)  ## Kill, stop and cut off real processes, write docs/reliability.md (QUICK=1, SEED=7, SCENE=cluster)
+	$(BIN)/python -m tests.chaos $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(SCENE),--scene $(SCENE)) $(ARGS)
 
 RUNS ?= 1
 demo: $(STAMP)  ## Tell the two-minute story: 500 accounts, retries, a kill -9 (RUNS=20 for twenty times)

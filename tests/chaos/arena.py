@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tests.chaos.victim import POINTS
 from tests.devnet.process import Devnet
 from tests.runtime.stage import Account, Stage, Transfer, lane_of
 from tests.servers import DURABLE, Server, end, spawn
@@ -29,7 +26,6 @@ from txmanager.runtime.manager import TxManager
 
 ROOT = Path(__file__).parent.parent.parent
 POOL = "p"
-STUCK_S = 60
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
@@ -240,33 +236,3 @@ class Verdict:
     intents: int
     resigned: int
     problems: list[str]
-
-
-async def kill(arena: Arena, kills: int, *, seed: int = 0, report: Any = None) -> Counter[str]:
-    """Workers that die at named points, one after the other, while intents keep coming; answers kills per point."""
-    rng = random.Random(seed)
-    plan = [POINTS[n % len(POINTS)] for n in range(kills)]
-    rng.shuffle(plan)
-    done: Counter[str] = Counter()
-    amount, living = 0, list[Victim]()
-    moved = time.monotonic()
-    while sum(done.values()) < kills:
-        if time.monotonic() - moved > STUCK_S:
-            logs = "\n".join(v.log.read_text()[-1500:] for v in living)
-            raise AssertionError(f"nobody died for {STUCK_S} s\n{logs}")
-        while plan and len(living) < 2:
-            living.append(arena.start(plan.pop(), rng.randint(1, 3)))
-        if await arena.unfinished() < 12 * arena.lanes:
-            await arena.submit([arena.transfer(amount + n) for n in range(1, 7)])
-            amount += 6
-        for victim in [v for v in living if not v.alive]:
-            living.remove(victim)
-            assert victim.wait() == -signal.SIGKILL, victim.log.read_text()[-2000:]
-            assert victim.point is not None
-            done[victim.point] += 1
-            moved = time.monotonic()
-            if report is not None:
-                report(sum(done.values()), kills, amount)
-        await asyncio.sleep(0.02)
-    arena.start()
-    return done

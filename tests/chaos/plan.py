@@ -35,6 +35,8 @@ class SceneSpec:
     seed: int = 0
     limit_s: float = 2400.0
     """When to stop striking and look at what was reached."""
+    bug: str = ""
+    """A seeded bug of the workers, to see whether it is noticed."""
 
     @property
     def rng(self) -> random.Random:

@@ -168,6 +168,7 @@ class Scene:
             "point": point if point != ANYWHERE else None,
             "nth": nth,
             "detours": seat.detours,
+            "bug": self.spec.bug,
         }
         if seat.clock is not None:
             return self.nursery.start_apart(told, seat.clock, skewed=True)

@@ -20,7 +20,8 @@ from tests.runtime.stage import lane_of, make_chain
 from txmanager.chains.near import NearChain
 from txmanager.core.chain import SendReply
 from txmanager.core.decide import Policy
-from txmanager.core.models import Attempt, LaneSpec
+from txmanager.core.ledger import WriteAhead
+from txmanager.core.models import Attempt, Fence, LaneSpec
 from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.worker import Service, Timing, Worker
 
@@ -69,11 +70,26 @@ class Halting(NearChain):
         return first + await super().broadcast(lane, attempts[half:])
 
 
+class HastyLedger(ScribeLedger):
+    """A seeded bug: sends first and writes ahead afterwards. Whoever judges a scene has to notice."""
+
+    chain: Halting
+
+    async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
+        await self.chain.broadcast(fence.lane, [write.attempt for write in batch])
+        return await super().record_attempts(fence, cursor, batch)
+
+
 def open_ledger(told: dict[str, Any], chain: Halting) -> RedisLedger:
     more = {"prefix": told["prefix"], "durability": told.get("durability", "fsync")}
     if "journal" not in told:
         return RedisLedger(told["redis"], **more)
-    ledger = ScribeLedger(told["redis"], **more)
+    ledger: ScribeLedger
+    if told.get("bug") == "hasty":
+        ledger = HastyLedger(told["redis"], **more)
+        ledger.chain = chain
+    else:
+        ledger = ScribeLedger(told["redis"], **more)
     ledger.journal = chain.journal = Journal(told["journal"])
     return ledger
 
