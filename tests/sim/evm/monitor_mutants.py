@@ -1,0 +1,159 @@
+"""Seeded bugs of the monitor and of what owners do at its request: each a plausible mistake, put in by patching."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from txmanager.core import decide as decisions
+from txmanager.core.chain import NonceView
+from txmanager.core.decide import Observation, Policy
+from txmanager.core.models import Attempt, Lane, Record, new_intent
+from txmanager.runtime.funding import TopUps
+from txmanager.runtime.gaps import Gaps
+from txmanager.runtime.lane import OwnedLane
+from txmanager.runtime.monitor import Monitor
+
+Patch = AbstractContextManager[Any]
+MUTANTS: dict[str, Callable[[], Sequence[Patch]]] = {}
+
+
+def mutant(make: Callable[[], Sequence[Patch]]) -> None:
+    MUTANTS[make.__name__] = make
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    with ExitStack() as patches:
+        for one in MUTANTS[name]():
+            patches.enter_context(one)
+        yield
+
+
+@mutant
+def gaps_are_never_filled() -> Sequence[Patch]:
+    return [patch.object(Gaps, "due", lambda self, now: [])]
+
+
+@mutant
+def drift_lowers_the_cursor() -> Sequence[Patch]:
+    """Where the chain is behind, its count is taken for the next nonce."""
+    sound = Gaps.see
+
+    def see(self: Gaps, view: NonceView) -> None:
+        lane = self._lane
+        store = lane.context.ledger.stores[lane.id]  # type: ignore[attr-defined]
+        if store.cursor is not None and view.next_nonce < store.cursor and not len(lane.flights):
+            store.cursor = lane.cursor = view.next_nonce
+        sound(self, view)
+
+    return [patch.object(Gaps, "see", see)]
+
+
+@mutant
+def number_of_an_intent_is_filled() -> Sequence[Patch]:
+    """What is in flight is not looked at: every number that the chain has not used looks empty."""
+
+    def unowned(self: Gaps, start: int) -> list[int]:
+        filled = {a.nonce for a in self.fills}
+        return [n for n in range(start, self._lane.cursor) if n not in filled]
+
+    return [patch.object(Gaps, "_unowned", unowned)]
+
+
+@mutant
+def fill_sent_before_it_is_written_ahead() -> Sequence[Patch]:
+    async def late(self: Gaps, nonces: Sequence[int]) -> None:
+        lane, now = self._lane, self._lane.context.clock()
+        signed = [await lane.chain.noop(lane.id, nonce, (), now) for nonce in nonces]
+        await lane.chain.broadcast(lane.id, [a for a in signed if a is not None])
+        self.fills = await lane.context.ledger.fill(lane.fence, [a for a in signed if a is not None])
+        self.empty = {}
+
+    return [patch.object(Gaps, "fill", late)]
+
+
+@mutant
+def late_ones_are_given_up_whatever_they_wait_for() -> Sequence[Patch]:
+    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+        limit = policy.cancel_after_ms
+        if limit is None:
+            return None
+        return f"{decisions.OVERDUE} 12 s" if now - min(a.signed_at for a in alive) >= limit else None
+
+    return [patch.object(decisions, "_overdue", overdue)]
+
+
+@mutant
+def given_up_without_being_asked() -> Sequence[Patch]:
+    sound = decisions._overdue
+
+    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+        limit = Policy(cancel_after_ms=policy.cancel_after_ms or 8_000)
+        return sound(record, alive, seen, limit, now)
+
+    return [patch.object(decisions, "_overdue", overdue)]
+
+
+@mutant
+def every_late_nonce_is_bumped() -> Sequence[Patch]:
+    """Not the lowest alone: whatever waits offers more, for nothing."""
+    sound = decisions._too_cheap
+
+    def too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+        told = sound(record, rivals, seen, policy, now)
+        age = now - max(a.signed_at for a in rivals)
+        return told or ("late" if age >= policy.replace_after_ms and not seen.priced_out else None)
+
+    return [patch.object(decisions, "_too_cheap", too_cheap)]
+
+
+@mutant
+def monitor_takes_the_lease() -> Sequence[Patch]:
+    act = Monitor._act
+
+    async def grabbing(self: Monitor, lane: Lane, network: Any, seen: Any) -> None:
+        if seen.alerts:
+            await self._ledger.lease(lane.id, self._name, f"{self._name}:{self.rounds}:{lane.id}", 1_000)
+        await act(self, lane, network, seen)
+
+    return [patch.object(Monitor, "_act", grabbing)]
+
+
+@mutant
+def top_up_without_its_key() -> Sequence[Patch]:
+    keys = itertools.count()
+    return [patch.object(TopUps, "key", staticmethod(lambda lane, span: f"top-up:{next(keys)}"))]
+
+
+@mutant
+def top_up_that_does_not_wait_for_the_last_one() -> Sequence[Patch]:
+    """A span that is over is forgotten, whatever became of its payment."""
+
+    async def pay(self: TopUps, lane: Lane, now: int, still_low: Any) -> str | None:
+        if lane.spec.pool == self.pool:
+            return None
+        key = self.key(lane.id, now // self.every_ms)
+        payload = {"to": lane.id.rpartition(":")[2], "value": str(self.amount)}
+        told = await self.producer.submit(new_intent(key=key, pool=self.pool, kind=self.kind, payload=payload))
+        return None if told.replayed else key
+
+    return [patch.object(TopUps, "pay", pay)]
+
+
+@mutant
+def foreign_use_of_an_idle_lane_is_taken_over() -> Sequence[Patch]:
+    """A chain beyond the cursor is followed instead of asked about."""
+    look = OwnedLane.look_at_chain
+
+    async def follow(self: OwnedLane) -> None:
+        view = await self.chain.nonce(self.id)
+        if view.next_nonce > self.cursor:
+            store = self.context.ledger.stores[self.id]  # type: ignore[attr-defined]
+            store.cursor = self.cursor = view.next_nonce
+        await look(self)
+
+    return [patch.object(OwnedLane, "look_at_chain", follow)]
