@@ -67,6 +67,8 @@ class Checked:
     landed: set[str]
     violations: list[str] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
+    damaged: set[str] = field(default_factory=set)
+    """Lanes whose cursor somebody moved in the ledger itself."""
 
 
 @dataclass(slots=True)
@@ -371,6 +373,11 @@ def _check_lanes(evidence: Checked) -> None:
         moved = bool(kinds & {"ledger_restart", "roll_back"}) and not evidence.plan.vouches
         foreign = lane in evidence.tampered or "roll_back" in kinds
         lost = "roll_back" in kinds  # an owner that sees its own transaction land, and its write-ahead gone
-        causes = {"foreign_nonce_use": foreign, "ledger_rolled_back": moved, "unexplained_outcome": lost}
+        causes = {
+            "foreign_nonce_use": foreign,
+            "ledger_rolled_back": moved,
+            "unexplained_outcome": lost,
+            "cursor_moved": lane in evidence.damaged,
+        }
         if not causes.get(store.reason, False):
             _say(evidence, 0, f"lane {lane[-6:]} is quarantined without a cause: {store.reason} {store.evidence}")

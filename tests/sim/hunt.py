@@ -42,8 +42,8 @@ def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
                 return Catch(name, spent, time.process_time() - started, result.violations[0])
             if time.process_time() - started > seconds:
                 break
-        for plan, arrivals in STORIES.get(name, ()):
-            if violations := tell(plan, arrivals)[0]:
+        for story in STORIES.get(name, ()):
+            if violations := tell(story)[0]:
                 return Catch(name, spent, time.process_time() - started, violations[0], True)
     return Catch(name, spent, time.process_time() - started, None)
 

@@ -25,6 +25,7 @@ from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import ledger as memory_ledger
 from txmanager.ledger.memory.homes import Home, Homes
 from txmanager.ledger.memory.lanes import LaneStore
+from txmanager.runtime import sender as runtime_sender
 from txmanager.runtime import tracker as runtime_tracker
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.lane import LeaseLapsed, OwnedLane
@@ -531,3 +532,50 @@ def told_before_it_is_durable() -> Sequence[Patch]:
 @mutant("WAIT counts after a replay that wrote nothing: it has nothing to wait for, and confirms at once")
 def wait_after_a_replay_that_wrote_nothing() -> Sequence[Patch]:
     return [patch.object(SimLedger, "waits_for_replicas", lambda self, wrote: wrote)]
+
+
+# -- what schedules found once
+
+
+@mutant("the no-op that kills a re-signed intent waits for that intent, which waits for it")
+def noop_waits_for_its_own_resign() -> Sequence[Patch]:
+    turn = Sender._turn
+
+    async def patient(self: Sender) -> bool:
+        solo = self._solo
+        if solo is None or solo.order is None:
+            return await turn(self)
+        order, solo.order = solo.order, None
+        try:
+            return await turn(self)
+        finally:
+            solo.order = order
+
+    return [patch.object(Sender, "_turn", patient)]
+
+
+@mutant("a cursor that does not fit the ledger's is tried again without pause and without end")
+def cursor_moved_is_tried_again() -> Sequence[Patch]:
+    quarantine = OwnedLane.quarantine
+
+    async def carefree(self: OwnedLane, reason: str, evidence: Mapping[str, Any]) -> None:
+        if reason != "cursor_moved":
+            await quarantine(self, reason, evidence)
+
+    return [patch.object(OwnedLane, "quarantine", carefree)]
+
+
+@mutant("what a roll-back put in flight again is not looked at by the owner that vouched for it")
+def rolled_back_flights_are_not_tracked() -> Sequence[Patch]:
+    obey = OwnedLane.obey
+
+    async def unheard(self: OwnedLane) -> None:
+        with patch.object(self.flying, "set"):
+            await obey(self)
+
+    return [patch.object(OwnedLane, "obey", unheard)]
+
+
+@mutant("a re-sign whose probe got no answer counts as refused: newer intents follow it")
+def no_answer_is_a_refusal() -> Sequence[Patch]:
+    return [patch.object(runtime_sender, "NO_WORD", ())]

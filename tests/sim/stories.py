@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.sim import logs
 from tests.sim.checker import check
-from tests.sim.history import History
+from tests.sim.history import Broke, History
 from tests.sim.ledger import few_homes
-from tests.sim.loop import VirtualLoop, ordered_task_groups
+from tests.sim.loop import Stuck, VirtualLoop, ordered_task_groups
 from tests.sim.nodes import decoded_once
 from tests.sim.plan import Event, Plan, draw
 from tests.sim.world import World
+from txmanager.devnet import params
+from txmanager.devnet.model import Transfer, Tx
+from txmanager.rpc.errors import TimedOut
 
 QUIET = replace(
     draw(0),
@@ -42,16 +47,29 @@ QUIET = replace(
 """No faults at all: a story adds its own."""
 
 
-def tell(plan: Plan, arrivals: list[float]) -> tuple[list[str], World]:
+@dataclass(frozen=True, slots=True)
+class Story:
+    plan: Plan
+    arrivals: list[float]
+    """When each intent is asked for."""
+    begin: Callable[[World], None] = lambda _world: None
+    """What else is different in this world."""
+
+
+def tell(story: Story) -> tuple[list[str], World]:
     loop = VirtualLoop(random.Random(0))
     asyncio.set_event_loop(loop)
     history = History(loop.time)
     logs.listen(history)
     try:
-        world = World(plan, loop, history)
-        world.arrivals = arrivals
-        with decoded_once(), few_homes(), ordered_task_groups():
-            loop.run_until_complete(world.main())
+        world = World(story.plan, loop, history)
+        world.arrivals = story.arrivals
+        story.begin(world)
+        try:
+            with decoded_once(), few_homes(), ordered_task_groups():
+                loop.run_until_complete(world.main())
+        except Stuck as stuck:
+            history.note(Broke(loop.time(), str(stuck)))
         return check(world.evidence()).violations, world
     finally:
         asyncio.set_event_loop(None)
@@ -59,16 +77,52 @@ def tell(plan: Plan, arrivals: list[float]) -> tuple[list[str], World]:
         logs.listen(None)
 
 
-def rolled_back_behind_a_frozen_owner(seat: float) -> Plan:
+# -- parts of worlds
+
+
+def _pays(tx: Tx, intent: int) -> bool:
+    [action] = tx.actions
+    return isinstance(action, Transfer) and action.deposit == 1000 + intent
+
+
+def lose(world: World, intent: int, attempts: int) -> None:
+    """The first bytes that pay this intent reach no producer before the storm is over, however often they are sent."""
+    route, lost = world.network._route, set[bytes]()
+
+    def routed(tx: Tx, node: int) -> None:
+        if not world.healing and _pays(tx, intent) and (tx.hash in lost or len(lost) < attempts):
+            lost.add(tx.hash)
+            return
+        route(tx, node)
+
+    world.network._route = routed  # type: ignore[method-assign]
+
+
+def mute(world: World, intent: int) -> None:
+    """Whoever asks a node what it thinks of these bytes gets no answer before the storm is over."""
+    answer = world.nodes.answer
+
+    async def silent(method: str, asked: Any, node: int, timeout_s: float) -> Any:
+        if method == "send_tx" and not world.healing and _pays(params.signed_tx(asked), intent):
+            raise TimedOut("no answer in time")
+        return await answer(method, asked, node, timeout_s)
+
+    world.nodes.answer = silent  # type: ignore[method-assign]
+
+
+# -- the stories
+
+
+def rolled_back_behind_a_frozen_owner(seat: float) -> Story:
     """The owner freezes; another takes over, signs and freezes too; the ledger forgets, the first one comes back."""
     events = (
         Event("roll_back", 6.0, 0.97, 0.0),
         Event("freeze", 6.05, seat, 0.99),
-        Event("stall", 11.1, 0.0, 0.5),  # what the other sent is in no block yet: the chain gives no hint
         Event("freeze", 11.5, 0.9 - seat, 0.99),
         Event("retry_now", 13.6, 0.6, 0.0),
     )
-    return replace(QUIET, events=events)
+    # What the other sent is in no block yet: the chain gives no hint.
+    return Story(replace(QUIET, events=events), [1.0, 11.2], lambda world: lose(world, 1, 1))
 
 
 def lost_before_the_clock_is_set_back() -> Plan:
@@ -77,8 +131,47 @@ def lost_before_the_clock_is_set_back() -> Plan:
     return replace(QUIET, workers=1, chaos_s=8.0, rates={"drop": 1.0}, events=(back,))
 
 
-STORIES: dict[str, list[tuple[Plan, list[float]]]] = {
-    "former_owner_vouches": [(rolled_back_behind_a_frozen_owner(seat), [1.0, 11.2]) for seat in (0.0, 0.9)],
-    "clock_set_back_stops_the_asking": [(lost_before_the_clock_is_set_back(), [4.0, 4.1])],
+def vouched_for_what_forgot_an_end() -> Story:
+    """The ledger forgets that two intents ended; the sender finds out, and the window has no room for the third."""
+    back = Event("roll_back", 2.0, 0.6, 0.0)
+    return Story(replace(QUIET, workers=1, window=2, intents=3, events=(back,)), [1.0, 1.1, 5.91])
+
+
+def cancelled_after_a_lost_resign() -> Story:
+    """Overtaken, signed again, lost again, cancelled: only a no-op can end it, though nothing may follow a re-sign."""
+    plan = replace(QUIET, workers=1, events=(Event("cancel", 6.0, 0.0, 0.0),))
+    return Story(plan, [1.0, 1.1], lambda world: lose(world, 0, 2))
+
+
+def no_answer_about_a_resign() -> Story:
+    """Signed again and lost; the node that is asked why does not answer; another intent waits behind it."""
+
+    def begin(world: World) -> None:
+        lose(world, 0, 2)
+        mute(world, 0)
+
+    return Story(replace(QUIET, workers=1, intents=3), [1.0, 1.1, 5.0], begin)
+
+
+def cursor_moved_by_a_stranger() -> Story:
+    """Something moves the cursor in the ledger, past the fence, between two intents."""
+
+    def move(world: World) -> None:
+        for lane, store in world.ledger.stores.items():
+            assert store.cursor is not None
+            store.cursor += 5
+            world.damaged.add(lane)
+
+    plan = replace(QUIET, workers=1)
+    return Story(plan, [1.0, 6.0], lambda world: world.loop.later(5.0, move, world))
+
+
+STORIES: dict[str, list[Story]] = {
+    "former_owner_vouches": [rolled_back_behind_a_frozen_owner(seat) for seat in (0.0, 0.9)],
+    "clock_set_back_stops_the_asking": [Story(lost_before_the_clock_is_set_back(), [4.0, 4.1])],
+    "rolled_back_flights_are_not_tracked": [vouched_for_what_forgot_an_end()],
+    "noop_waits_for_its_own_resign": [cancelled_after_a_lost_resign()],
+    "no_answer_is_a_refusal": [no_answer_about_a_resign()],
+    "cursor_moved_is_tried_again": [cursor_moved_by_a_stranger()],
 }
 """By the mutant that each is about."""

@@ -142,6 +142,8 @@ class World:
         self.acknowledged: set[int] = set()
         self.tampered: set[str] = set()
         """Lanes whose key somebody else used."""
+        self.damaged: set[str] = set()
+        """Lanes whose cursor somebody moved in the ledger itself."""
         self.healing = False
 
     # -- what the faults want to know
@@ -690,6 +692,7 @@ class World:
             acknowledged={self.intents[n].id for n in self.acknowledged},
             final={fact.id: fact for fact in self.history.facts if isinstance(fact, Answered) and fact.by == "end"},
             tampered=self.tampered,
+            damaged=self.damaged,
             landed=self.history.landed,
         )
 
