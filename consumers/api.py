@@ -15,7 +15,7 @@ from txmanager.api.server import ApiServer
 from txmanager.core.errors import InvalidSettings
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_probes, open_ledger
+from txmanager.wiring import build_desks, build_probes, open_ledger
 
 
 async def serve(settings: Settings) -> None:
@@ -25,7 +25,8 @@ async def serve(settings: Settings) -> None:
         raise InvalidSettings("ledger.url", "memory:// is not shared between processes; the API needs Redis or Valkey")
     ledger = await open_ledger(settings)
     probes, close_probes = build_probes(settings)
-    server = ApiServer(build_app(TxManager(ledger), settings, probes=probes), settings.api)
+    desks, close_desks = build_desks(settings)
+    server = ApiServer(build_app(TxManager(ledger), settings, probes=probes, desks=desks), settings.api)
 
     def listening() -> None:
         print(json.dumps({"url": f"http://{settings.api.host}:{server.port}"}), flush=True)
@@ -35,6 +36,7 @@ async def serve(settings: Settings) -> None:
         await server.run(listening)
     finally:
         await close_probes()
+        await close_desks()
         await ledger.close()
 
 

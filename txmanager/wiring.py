@@ -131,7 +131,8 @@ def build_desks(settings: Settings) -> tuple[dict[str, Desk], Callable[[], Await
             for pool_name, pool in settings.pools.items()
             if pool.network == name and pool.keyless
         )
-        desks[name] = Desk(name, EvmCounter(chain), pools)
+        signing = frozenset(n for n, pool in settings.pools.items() if pool.network == name and not pool.keyless)
+        desks[name] = Desk(name, EvmCounter(chain), pools, signing)
 
     async def close() -> None:
         for desk in desks.values():
@@ -170,6 +171,8 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
         chain, elsewhere = ("near", limits) if kind in KINDS else ("evm", rules)
         if pool in elsewhere:
             raise InvalidInput("pool", f"{pool!r} is of another chain; {kind} needs a pool on {chain.upper()}")
+        if pool in settings.pools and settings.pools[pool].keyless:
+            raise InvalidInput("pool", f"{pool!r} signs nothing: its callers do, see /evm/address/nonce")
         if chain == "evm":
             return read_evm(kind, payload, limits.get(pool))
         return read_near(kind, payload, rules.get(pool, ELSEWHERE))

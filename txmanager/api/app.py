@@ -19,6 +19,7 @@ from txmanager.api.intents import Intents
 from txmanager.api.lanes import Lanes
 from txmanager.api.letters import Letters
 from txmanager.api.metrics import ApiMetrics
+from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
 from txmanager.api.problems import NoRoute
 from txmanager.api.streams import Streams
@@ -27,6 +28,7 @@ from txmanager.core.mailbox import Mailbox
 from txmanager.runtime.acceptor import Acceptor
 from txmanager.runtime.events import EventHub
 from txmanager.runtime.manager import TxManager
+from txmanager.runtime.nonces import Desk, Nonces
 from txmanager.settings import Settings
 from txmanager.wiring import build_kinds, open_mailbox
 
@@ -76,8 +78,10 @@ def build_app(
     kinds: Mapping[str, Kind] | None = None,
     probes: Mapping[str, Probe] | None = None,
     mailbox: Mailbox | None = None,
+    desks: Mapping[str, Desk] | None = None,
 ) -> Api:
-    """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains."""
+    """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains. Without `desks` the
+    nonce service knows no network."""
     kinds = build_kinds(settings) if kinds is None else kinds
     mailbox = open_mailbox(settings, manager.ledger) if mailbox is None else mailbox
     metrics, gate, pools, told = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
@@ -86,11 +90,14 @@ def build_app(
     hub = EventHub(manager.ledger)
     streams = Streams(hub, intents, metrics, told.max_streams)
     common = Common(told, gate, metrics, structlog.get_logger("api"))
-    health = Health(manager.ledger, pools, probes or {}, metrics, gate, told.ledger_timeout_s)
+    nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
+    served = frozenset(name for name, pool in settings.pools.items() if pool.keyless != "any")
+    health = Health(manager.ledger, served, probes or {}, metrics, gate, told.ledger_timeout_s)
     document = build_document(kinds, TYPED, told.max_wait_s)
     table: dict[str, dict[str, tuple[Handler, Scope | None]]] = {
         **_intent_routes(intents, streams, kinds),
         **_lane_routes(Lanes(manager, intents), manager),
+        **_nonce_routes(NonceRoutes(manager, nonces, intents, metrics, told.max_wait_s)),
         **_letter_routes(Letters(mailbox, intents)),
         "/healthz": {"GET": (health.healthz, None)},
         "/readyz": {"GET": (health.readyz, None)},
@@ -135,6 +142,19 @@ def _lane_routes(lanes: Lanes, manager: TxManager) -> Routes:
         f"{one}/drain": {"POST": (lanes.verb(manager.drain), "operate")},
         f"{one}/close": {"POST": (lanes.verb(manager.close_lane), "operate")},
         f"{one}/rebaseline": {"POST": (lanes.verb(manager.rebaseline), "operate")},
+    }
+
+
+def _nonce_routes(nonces: NonceRoutes) -> Routes:
+    return {
+        "/evm/address/nonce": {"POST": (nonces.reserve, "submit")},
+        "/evm/address/nonce/recycle": {"POST": (nonces.recycle, "submit")},
+        "/evm/address/nonce/lock": {"POST": (nonces.lock, "submit")},
+        "/evm/address/nonce/unlock": {"POST": (nonces.unlock, "submit")},
+        "/evm/transaction/sendRaw": {"POST": (nonces.send_raw, "submit")},
+        "/evm/transaction/send": {"POST": (nonces.send, "submit")},
+        "/evm/getCurrentFee": {"POST": (nonces.fees, "read")},
+        "/evm/nonce/health": {"GET": (nonces.health, "read")},
     }
 
 

@@ -5,6 +5,7 @@ Quotas are token buckets of this process: with n API processes a caller gets up 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import math
@@ -24,7 +25,7 @@ Scope = Literal["submit", "read", "operate"]
 SCOPES: frozenset[Scope] = frozenset({"submit", "read", "operate"})
 _BAD_BURST, _BAD_PER_S = 20, 1.0
 _ADDRESSES = 10_000
-_HOW = "send the header Authorization: Bearer with a token"
+_HOW = "send the header Authorization: Bearer with a token (or Basic, with the token as password)"
 
 
 class Bucket:
@@ -105,6 +106,19 @@ def _listed(account: str, allowed: frozenset[str]) -> bool:
     return False
 
 
+def _token(header: bytes) -> bytes:
+    """A bearer token, or the password of Basic; the user's name means nothing."""
+    scheme, _, told = header.partition(b" ")
+    if scheme.lower() == b"bearer":
+        return told.strip()
+    if scheme.lower() != b"basic":
+        return b""
+    try:
+        return base64.b64decode(told.strip(), validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
 class Gate:
     def __init__(self, tokens: Sequence[TokenSettings], now: Callable[[], float] = monotonic) -> None:
         self._now = now
@@ -124,9 +138,9 @@ class Gate:
     def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
         if not self._known:
             return self._local
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and token:
-            digest = hashlib.sha256(token.strip()).digest()
+        token = _token(headers.get(b"authorization", b""))
+        if token:
+            digest = hashlib.sha256(token).digest()
             found = None
             for known, caller in self._known:  # all of them, always: the time tells nothing
                 if hmac.compare_digest(known, digest):

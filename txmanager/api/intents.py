@@ -25,6 +25,7 @@ from txmanager.core.kinds import Kind
 from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
 from txmanager.runtime.acceptor import Acceptor
 from txmanager.runtime.manager import TxManager
+from txmanager.runtime.producer import Submitted
 from txmanager.settings import ApiSettings
 
 T = TypeVar("T")
@@ -113,7 +114,15 @@ class Intents:
         """A typed route: the payload's fields stand in the body itself, next to the envelope's."""
         return TypedSubmit(self, kind, renamed)
 
-    async def _submit(self, call: Call, kind_name: str, payload: Mapping[str, Json], told: Mapping[str, Json]) -> Reply:
+    async def submit_to(
+        self, call: Call, kind: str, payload: Mapping[str, Json], told: Mapping[str, Json], lane: str
+    ) -> Reply:
+        """To one lane of the pool and to no other."""
+        return await self._submit(call, kind, payload, told, lane)
+
+    async def _submit(
+        self, call: Call, kind_name: str, payload: Mapping[str, Json], told: Mapping[str, Json], lane: str = ""
+    ) -> Reply:
         wait_s = call.seconds("wait", self._settings.max_wait_s)
         kind = self._kinds.get(kind_name)
         if kind is None:
@@ -123,7 +132,7 @@ class Intents:
         intent, own_key = self._read(call, caller, kind, payload, told)
         if own_key is not None:
             await self.within(self._manager.producer.alias(own_key, intent.fingerprint, intent.id))
-        submitted = await self._acceptor.submit(intent)
+        submitted = await (self._pinned(intent, lane) if lane else self._acceptor.submit(intent))
         record = submitted.record
         if submitted.replayed:
             self._metrics.replayed.labels(kind_name).inc()
@@ -134,6 +143,12 @@ class Intents:
         if submitted.replayed:
             return Reply(200, record_bytes(record), [_JSON, _REPLAYED])
         return Reply(200 if wait_s and record.status.final else 202, record_bytes(record))
+
+    async def _pinned(self, intent: Intent, lane: str) -> Submitted:
+        [result] = await self.within(self._manager.producer.submit_many([intent], lane=lane))
+        if isinstance(result, TxManagerError):
+            raise result
+        return result
 
     def _read(
         self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], told: Mapping[str, Json]

@@ -13,6 +13,8 @@ from pydantic.json_schema import models_json_schema
 from txmanager.api.intents import Envelope, ResolveRequest
 from txmanager.api.lanes import PauseRequest
 from txmanager.api.letters import LetterView
+from txmanager.api.nonce_paths import nonce_paths
+from txmanager.api.nonce_shapes import REQUESTS, VIEWS
 from txmanager.api.problems import ANSWERS, ApiError
 from txmanager.api.records import EventView, LaneView, RecordView
 from txmanager.core.kinds import Kind
@@ -34,6 +36,12 @@ class Problem(BaseModel):
     kept: str
     do: str
     field: str | None = None
+    error: str | None = Field(default=None, description="NONCE_CONFLICT, where that is the problem.")
+    currentNonce: int | None = Field(default=None, description="The address's next number.")
+    attemptedNonce: int | None = None
+    shouldRetry: bool | None = Field(default=None, description="Whether a new reservation and signature help.")
+    lockId: str | None = Field(default=None, description="Your place in line.")
+    ahead: int | None = Field(default=None, description="How many are before you.")
 
 
 class LaneList(BaseModel):
@@ -62,7 +70,7 @@ class Alive(BaseModel):
     status: str
 
 
-_MODELS = (
+_MODELS: tuple[type[BaseModel], ...] = (
     RecordView,
     EventView,
     LaneView,
@@ -75,6 +83,8 @@ _MODELS = (
     Envelope,
     ResolveRequest,
     PauseRequest,
+    *REQUESTS,
+    *VIEWS,
 )
 _ALWAYS = (400, 401, 403, 405, 408, 413, 415, 422, 429, 500, 503)
 
@@ -106,7 +116,7 @@ def build_document(
         schemas[request] = _flat(schemas[name_of(kind)], envelope, renamed, request)
         words = (kind.model.__doc__ or kind_name).strip().split("\n")[0]
         paths[path] = {"post": _submit(f"submit{name_of(kind)}", words, request, max_wait_s)}
-    paths |= _reading(max_wait_s) | _lanes() | _rest()
+    paths |= _reading(max_wait_s) | _lanes() | nonce_paths(_ALWAYS, _json, _problems, _operation, _parameter) | _rest()
     return {
         "openapi": "3.1.0",
         "info": {
@@ -117,9 +127,12 @@ def build_document(
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "password": {"type": "http", "scheme": "basic", "description": "Any name; the token as password."},
+            },
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"password": []}],
     }
 
 

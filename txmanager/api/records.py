@@ -78,6 +78,7 @@ class LaneView(View):
     lane: str
     pool: str
     state: LaneState
+    keyless: bool = Field(description="Whether the callers hold the key and sign themselves.")
     reason: str
     evidence: dict[str, Any]
     owner: str = Field(description="The worker that holds it; empty when nobody does.")
@@ -145,6 +146,7 @@ def lane_json(lane: Lane) -> dict[str, Json]:
         "lane": lane.id,
         "pool": lane.spec.pool,
         "state": lane.state.value,
+        "keyless": lane.keyless,
         "reason": lane.reason,
         "evidence": lane.evidence,
         "owner": lane.owner if lane.lease_ms else "",

@@ -11,6 +11,7 @@ from txmanager.client.errors import (
     ClientError,
     InvalidRequest,
     KeyReused,
+    NonceConflict,
     NotFound,
     NotPermitted,
     NotPossible,
@@ -20,6 +21,7 @@ from txmanager.client.errors import (
     Unreachable,
 )
 from txmanager.client.models import Attempt, Event, Lane, Record
+from txmanager.client.nonce_calls import Fees, NonceHealth, Number, Tracking
 from txmanager.client.webhooks import verify_webhook
 
 __all__ = [
@@ -29,16 +31,21 @@ __all__ = [
     "Client",
     "ClientError",
     "Event",
+    "Fees",
     "InvalidRequest",
     "KeyReused",
     "Lane",
+    "NonceConflict",
+    "NonceHealth",
     "NotFound",
     "NotPermitted",
     "NotPossible",
+    "Number",
     "Overloaded",
     "Record",
     "Refused",
     "StillWaiting",
+    "Tracking",
     "Unreachable",
     "verify_webhook",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -11,6 +12,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from txmanager.client.calls import Call, Calls, Effect, Open, Pause, Read, Send, Stream
 from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
 from txmanager.client.models import Event
+from txmanager.client.nonce_calls import NonceCalls, Tracking
+from txmanager.client.reserving import AsyncReservation, Signed, ain_turn, areserved, asend_signed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,7 +21,9 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _KEPT = 64
 
 
-def carried_out(make: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+def carried_out(
+    make: Callable[Concatenate[NonceCalls, P], Call[T]],
+) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
     @wraps(make)
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(make(self._calls, *args, **kwargs))
@@ -27,7 +32,7 @@ def carried_out(make: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Conc
 
 
 def followed(
-    make: Callable[Concatenate[Calls, P], Stream],
+    make: Callable[Concatenate[NonceCalls, P], Stream],
 ) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[Event]]:
     @wraps(make)
     def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Event]:
@@ -49,7 +54,7 @@ class AsyncClient:
         timeout_s: float = 10.0,
     ) -> None:
         self._address = Address(url, token)
-        self._calls = Calls(pool=pool, retry_for_s=retry_for_s, timeout_s=timeout_s)
+        self._calls = NonceCalls(pool=pool, retry_for_s=retry_for_s, timeout_s=timeout_s)
         self._idle: list[Connection] = []
 
     submit = carried_out(Calls.submit)
@@ -62,8 +67,41 @@ class AsyncClient:
     lanes = carried_out(Calls.lanes)
     lane = carried_out(Calls.lane)
     steer = carried_out(Calls.steer)
+    reserve_nonce = carried_out(NonceCalls.reserve_nonce)
+    recycle_nonce = carried_out(NonceCalls.recycle_nonce)
+    lock_nonce = carried_out(NonceCalls.lock_nonce)
+    unlock_nonce = carried_out(NonceCalls.unlock_nonce)
+    send_raw = carried_out(NonceCalls.send_raw)
+    current_fee = carried_out(NonceCalls.current_fee)
+    nonce_health = carried_out(NonceCalls.nonce_health)
     follow = followed(Calls.follow)
     follow_pool = followed(Calls.follow_pool)
+
+    # -- numbers of addresses whose key is the caller's
+
+    def reserve(
+        self, address: str, network_id: str | int, *, ttl_s: int | None = None
+    ) -> AbstractAsyncContextManager[AsyncReservation]:
+        """`async with client.reserve(address, network) as number:` goes back by itself if nothing was sent."""
+        return areserved(self, address, network_id, ttl_s)
+
+    def turn(
+        self, address: str, network_id: str | int, *, ttl_s: int | None = None, wait_s: float = 10.0
+    ) -> AbstractAsyncContextManager[AsyncReservation]:
+        """The same, one caller at a time, in the order asked."""
+        return ain_turn(self, address, network_id, ttl_s, wait_s)
+
+    async def send_signed(
+        self,
+        address: str,
+        network_id: str | int,
+        sign: Callable[[int], Signed | Awaitable[Signed]],
+        *,
+        tries: int = 5,
+        ttl_s: int | None = None,
+    ) -> Tracking:
+        """Reserve, `sign(nonce)`, send; a nonce conflict starts over, `tries` times at most."""
+        return await asend_signed(self, address, network_id, sign, tries, ttl_s)
 
     async def __aenter__(self) -> Self:
         return self

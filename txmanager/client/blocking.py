@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -13,13 +14,15 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from txmanager.client.calls import Call, Calls, Effect, Open, Pause, Read, Send, Stream
 from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
 from txmanager.client.models import Event
+from txmanager.client.nonce_calls import NonceCalls, Tracking
+from txmanager.client.reserving import Reservation, Signed, in_turn, reserved, send_signed
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _KEPT = 16
 
 
-def carried_out(make: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
+def carried_out(make: Callable[Concatenate[NonceCalls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
     @wraps(make)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(make(self._calls, *args, **kwargs))
@@ -27,7 +30,7 @@ def carried_out(make: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Conc
     return method
 
 
-def followed(make: Callable[Concatenate[Calls, P], Stream]) -> Callable[Concatenate[Client, P], Iterator[Event]]:
+def followed(make: Callable[Concatenate[NonceCalls, P], Stream]) -> Callable[Concatenate[Client, P], Iterator[Event]]:
     @wraps(make)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Event]:
         return self._follow(make(self._calls, *args, **kwargs))
@@ -48,7 +51,7 @@ class Client:
         timeout_s: float = 10.0,
     ) -> None:
         self._address = Address(url, token)
-        self._calls = Calls(pool=pool, retry_for_s=retry_for_s, timeout_s=timeout_s)
+        self._calls = NonceCalls(pool=pool, retry_for_s=retry_for_s, timeout_s=timeout_s)
         self._idle: list[socket.socket] = []
         self._lock = threading.Lock()
 
@@ -62,8 +65,41 @@ class Client:
     lanes = carried_out(Calls.lanes)
     lane = carried_out(Calls.lane)
     steer = carried_out(Calls.steer)
+    reserve_nonce = carried_out(NonceCalls.reserve_nonce)
+    recycle_nonce = carried_out(NonceCalls.recycle_nonce)
+    lock_nonce = carried_out(NonceCalls.lock_nonce)
+    unlock_nonce = carried_out(NonceCalls.unlock_nonce)
+    send_raw = carried_out(NonceCalls.send_raw)
+    current_fee = carried_out(NonceCalls.current_fee)
+    nonce_health = carried_out(NonceCalls.nonce_health)
     follow = followed(Calls.follow)
     follow_pool = followed(Calls.follow_pool)
+
+    # -- numbers of addresses whose key is the caller's
+
+    def reserve(
+        self, address: str, network_id: str | int, *, ttl_s: int | None = None
+    ) -> AbstractContextManager[Reservation]:
+        """`with client.reserve(address, network) as number:` goes back by itself if nothing was sent."""
+        return reserved(self, address, network_id, ttl_s)
+
+    def turn(
+        self, address: str, network_id: str | int, *, ttl_s: int | None = None, wait_s: float = 10.0
+    ) -> AbstractContextManager[Reservation]:
+        """The same, one caller at a time, in the order asked."""
+        return in_turn(self, address, network_id, ttl_s, wait_s)
+
+    def send_signed(
+        self,
+        address: str,
+        network_id: str | int,
+        sign: Callable[[int], Signed],
+        *,
+        tries: int = 5,
+        ttl_s: int | None = None,
+    ) -> Tracking:
+        """Reserve, `sign(nonce)`, send; a nonce conflict starts over, `tries` times at most."""
+        return send_signed(self, address, network_id, sign, tries, ttl_s)
 
     def __enter__(self) -> Self:
         return self

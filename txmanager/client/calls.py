@@ -99,7 +99,7 @@ class Calls:
             body=told,
             wait_s=wait_s,
         )
-        return models.record(_json(reply), reply.headers.get("idempotency-replayed") == "true")
+        return models.record(read_json(reply), reply.headers.get("idempotency-replayed") == "true")
 
     def create_account(
         self,
@@ -139,7 +139,7 @@ class Calls:
     def get(self, key: str, *, pool: str | None = None, wait_s: float = 0.0) -> Call[Record]:
         query = self._in_pool(pool) | ({"wait": wait_s} if wait_s else {})
         reply = yield from self._exchange("GET", f"/v1/intents/{quote(key, safe='')}", query=query, wait_s=wait_s)
-        return models.record(_json(reply))
+        return models.record(read_json(reply))
 
     def wait(self, key: str, *, pool: str | None = None, timeout_s: float = 60.0) -> Call[Record]:
         """The final record; `StillWaiting` when the time is over first."""
@@ -155,28 +155,28 @@ class Calls:
     def cancel(self, key: str, *, pool: str | None = None) -> Call[Record]:
         path = f"/v1/intents/{quote(key, safe='')}/cancel"
         reply = yield from self._exchange("POST", path, query=self._in_pool(pool))
-        return models.record(_json(reply))
+        return models.record(read_json(reply))
 
     def resolve(self, key: str, verb: str, *, pool: str | None = None) -> Call[Record]:
         """An operator's word on a held intent: track, kill, resign or fail."""
         path = f"/v1/intents/{quote(key, safe='')}/resolve"
         reply = yield from self._exchange("POST", path, query=self._in_pool(pool), body={"verb": verb})
-        return models.record(_json(reply))
+        return models.record(read_json(reply))
 
     # -- lanes
 
     def lanes(self, *, pool: str | None = None) -> Call[list[Lane]]:
         reply = yield from self._exchange("GET", "/v1/lanes", query=self._in_pool(pool))
-        return [models.lane(told) for told in _json(reply)["lanes"]]
+        return [models.lane(told) for told in read_json(reply)["lanes"]]
 
     def lane(self, lane: str) -> Call[Lane]:
         reply = yield from self._exchange("GET", f"/v1/lanes/{quote(lane, safe='')}")
-        return models.lane(_json(reply))
+        return models.lane(read_json(reply))
 
     def steer(self, lane: str, verb: str) -> Call[Lane]:
         """pause, resume, drain, close or rebaseline."""
         reply = yield from self._exchange("POST", f"/v1/lanes/{quote(lane, safe='')}/{verb}")
-        return models.lane(_json(reply))
+        return models.lane(read_json(reply))
 
     # -- following
 
@@ -273,7 +273,7 @@ class Calls:
         return min(5.0, 0.05 * 2.0 ** min(tries - 1, 10)) * self._rng.uniform(0.5, 1.0)
 
 
-def _json(reply: Reply) -> Any:
+def read_json(reply: Reply) -> Any:
     try:
         return orjson.loads(reply.body)
     except orjson.JSONDecodeError:

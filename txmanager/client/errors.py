@@ -10,6 +10,7 @@ ClientError
     ├── NotPermitted       another token (401, 403)
     ├── NotFound           no such intent or lane (404)
     ├── NotPossible        not in this state (409)
+    │   └── NonceConflict      the number is not yours, or is used: reserve and sign again
     └── Overloaded         still busy or away after every retry (429, 503)
 """
 
@@ -48,6 +49,7 @@ class Refused(ClientError):
         self.detail = str(problem.get("detail", ""))
         self.kept = str(problem.get("kept", ""))
         self.do = str(problem.get("do", ""))
+        self.problem = dict(problem)
         super().__init__(f"{status} {self.code}: {self.detail} {self.kept} {self.do}".strip())
 
 
@@ -71,6 +73,20 @@ class NotPossible(Refused):
     pass
 
 
+class NonceConflict(NotPossible):
+    @property
+    def should_retry(self) -> bool:
+        return self.problem.get("shouldRetry") is True
+
+    @property
+    def current_nonce(self) -> int | None:
+        return self.problem.get("currentNonce")
+
+    @property
+    def attempted_nonce(self) -> int | None:
+        return self.problem.get("attemptedNonce")
+
+
 class Overloaded(Refused):
     pass
 
@@ -81,5 +97,7 @@ _BY_STATUS = {401: NotPermitted, 403: NotPermitted, 404: NotFound, 409: NotPossi
 def refusal(status: int, problem: Mapping[str, Any]) -> Refused:
     if problem.get("code") == "idempotency_key_reused":
         return KeyReused(status, problem)
+    if problem.get("code") == "nonce_conflict":
+        return NonceConflict(status, problem)
     kind = _BY_STATUS.get(status) or (InvalidRequest if 400 <= status < 500 else Refused)
     return kind(status, problem)

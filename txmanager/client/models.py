@@ -73,6 +73,7 @@ class Lane:
     lane: str
     pool: str
     state: LaneState
+    keyless: bool
     reason: str
     evidence: Mapping[str, Any]
     owner: str

@@ -8,30 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
 from txmanager.core.errors import (
     Busy,
     InvalidInput,
+    NonceConflict,
     NotAllowed,
     NotFound,
     ReservationOver,
     TurnTaken,
     TxManagerError,
     Unavailable,
+    Unconfirmed,
 )
 from txmanager.core.given import RAW_KEY, RAW_KIND, Counter, Given
 from txmanager.core.ledger import Ledger
-from txmanager.core.models import Json, LaneSpec, new_intent
+from txmanager.core.models import IntentId, Json, LaneSpec, new_intent
 from txmanager.core.reservations import Recycled, Reserved, Turn, Use
 from txmanager.runtime.producer import Producer, Submitted
 
+T = TypeVar("T")
 _FRESH_S = 0.5
 """How long a count of the chain is good enough: it may only raise the counter, and rarely does."""
 _POLL_S = 0.1
+_CHAIN_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Desk:
     network: str
     chain: Counter
     pools: tuple[KeylessPool, ...] = ()
+    signing: frozenset[str] = frozenset()
+    """Pools that sign for their callers."""
 
     def pool_of(self, address: str) -> KeylessPool | None:
         listed = next((pool for pool in self.pools if address in pool.addresses), None)
@@ -75,8 +82,9 @@ class Place:
 
 
 class Nonces:
-    def __init__(self, ledger: Ledger, producer: Producer, desks: Mapping[str, Desk]) -> None:
+    def __init__(self, ledger: Ledger, producer: Producer, desks: Mapping[str, Desk], patience_s: float = 0.7) -> None:
         self._ledger = ledger
+        self._patience_s = patience_s
         self._producer = producer
         self._desks = {**{str(desk.chain.chain_id): desk for desk in desks.values()}, **desks}
         self._names = sorted(desks)
@@ -110,16 +118,12 @@ class Nonces:
         """(token, what it got). Without a token this makes one up; with one, a retry gets the same number."""
         token, ttl = token or new_token(), ttl_ms or place.pool.reserve_for_ms
         latest, seed = await self._counted(place)
-        try:
-            answer = await self._ledger.reserve(place.lane, token, ttl, latest, seed)
-        except NotFound:
-            await self._ledger.register(place.pool.spec(place.lane))
-            answer = await self._ledger.reserve(place.lane, token, ttl, latest, seed)
+        answer = await self._known(place, lambda: self._ledger.reserve(place.lane, token, ttl, latest, seed))
         self._check(place, answer)
         return token, answer
 
     async def recycle(self, place: Place, token: str) -> Recycled:
-        answer = await self._ledger.recycle(place.lane, token)
+        answer = await self.within(self._ledger.recycle(place.lane, token))
         if answer.word == "over":
             raise ReservationOver("this reservation was given back, expired or never was; nothing changed")
         if answer.word == "sent":
@@ -144,14 +148,28 @@ class Nonces:
 
     async def _turn(self, place: Place, token: str, ttl_ms: int) -> Turn:
         latest, seed = await self._counted(place)
+        return await self._known(place, lambda: self._ledger.turn(place.lane, token, ttl_ms, latest, seed))
+
+    async def _known(self, place: Place, ask: Callable[[], Awaitable[T]]) -> T:
+        """Of a lane that comes into being with its first number."""
         try:
-            return await self._ledger.turn(place.lane, token, ttl_ms, latest, seed)
+            return await self.within(ask())
         except NotFound:
-            await self._ledger.register(place.pool.spec(place.lane))
-            return await self._ledger.turn(place.lane, token, ttl_ms, latest, seed)
+            await self.within(self._ledger.register(place.pool.spec(place.lane)))
+            return await self.within(ask())
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """The ledger answers in time, or is away; every call may be made again."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await work
+        except TimeoutError:
+            raise Unconfirmed(
+                f"the ledger did not answer within {self._patience_s:g} s; make the same call again"
+            ) from None
 
     async def unlock(self, place: Place, token: str) -> Recycled:
-        answer = await self._ledger.unlock(place.lane, token)
+        answer = await self.within(self._ledger.unlock(place.lane, token))
         if answer.word == "over":
             raise ReservationOver("this turn is over: unlocked before, or its time ran out and another has it")
         return answer
@@ -187,7 +205,11 @@ class Nonces:
         if asking is None:
             asking = self._asking[key] = asyncio.create_task(desk.chain.counts(address))
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
-        counts = await asyncio.shield(asking)
+        try:
+            async with asyncio.timeout(_CHAIN_WITHIN_S):
+                counts = await asyncio.shield(asking)
+        except TimeoutError:
+            raise Unavailable(f"no node of {desk.network} answered within {_CHAIN_WITHIN_S:g} s") from None
         if len(self._counts) > 10_000:
             self._counts.clear()
         self._counts[key] = (loop.time(), counts)
@@ -219,11 +241,21 @@ class Nonces:
             tenant=tenant,
             metadata=metadata,
         )
+        await self._check_unused(place, given, intent.id)
         use = Use(token, given.nonce, given.hash)
-        [result] = await self._producer.submit_many([intent], lane=place.lane, use=use)
+        [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use))
         if isinstance(result, TxManagerError):
             raise result
         return result
+
+    async def _check_unused(self, place: Place, given: Given, id: IntentId) -> None:
+        """Tell at once what the lane would find out: the number is used on chain, and not by these bytes."""
+        latest, _ = await self._counted(place)
+        if latest is None or given.nonce >= latest or await self.within(self._ledger.read(id)) is not None:
+            return
+        lane = await self.within(self._ledger.lane(place.lane))
+        current = max(latest, lane.cursor or 0) if lane is not None else latest
+        raise NonceConflict(f"nonce {given.nonce} is used on chain already; nothing was accepted", current, given.nonce)
 
 
 def new_token() -> str:

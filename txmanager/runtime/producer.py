@@ -108,6 +108,9 @@ class Producer:
 
     def _route(self, p: _Progress) -> str | None:
         pool = p.intent.id.pool
+        if p.use is not None:
+            # A number is of one lane, whatever became of it since: the append itself says whether it still takes bytes.
+            return p.pinned if p.pinned not in p.avoid else None
         if p.pinned:
             routable = any(lane == p.pinned for lane, _ in self._active.get(pool, []))
             return p.pinned if routable and p.pinned not in p.avoid else None

@@ -1,0 +1,242 @@
+"""The nonce service over HTTP, for callers who sign themselves (docs/nonce-service.md).
+
+Every number, turn and transaction belongs to a token; whoever lacks it is told that it is over, not whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from txmanager.api import bodies
+from txmanager.api.auth import Caller
+from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.intents import Intents, parse
+from txmanager.api.metrics import ApiMetrics
+from txmanager.api.nonce_shapes import (
+    FeeRequest,
+    LockRequest,
+    RecycleRequest,
+    ReserveRequest,
+    SendRawRequest,
+    SendRequest,
+    UnlockRequest,
+)
+from txmanager.core.errors import InvalidInput, NotFound, Unavailable
+from txmanager.core.given import RAW_KEY, RAW_KIND, Given
+from txmanager.core.kinds import Reading
+from txmanager.core.models import Json, Record, intent_id
+from txmanager.runtime.events import instant
+from txmanager.runtime.manager import TxManager
+from txmanager.runtime.nonces import Nonces, Place
+from txmanager.runtime.tracking import Tracked, Watch, tracked
+
+_MAX_METADATA = 4096
+
+
+class NonceRoutes:
+    def __init__(
+        self, manager: TxManager, nonces: Nonces, intents: Intents, metrics: ApiMetrics, max_wait_s: float
+    ) -> None:
+        self._manager = manager
+        self._nonces = nonces
+        self._intents = intents
+        self._metrics = metrics
+        self._max_wait_s = max_wait_s
+        self._watch = Watch(manager.ledger, nonces)
+
+    # -- numbers
+
+    async def reserve(self, call: Call) -> Reply:
+        told = _told(call, ReserveRequest)
+        place = self._place(call.caller, told)
+        token, got = await self._nonces.reserve(place, told.get("reservation"), _ttl(told))
+        return json_reply(
+            {
+                **_where(place),
+                "nonce": got.nonce,
+                "reservation": token,
+                "expiresAt": instant(got.until) if got.until else None,
+            }
+        )
+
+    async def recycle(self, call: Call) -> Reply:
+        told = _told(call, RecycleRequest)
+        answer = await self._nonces.recycle(self._place(call.caller, told), told["reservation"])
+        return json_reply({"nonce": answer.nonce, "recycled": True, "gap": answer.gap})
+
+    async def lock(self, call: Call) -> Reply:
+        told = _told(call, LockRequest)
+        place, wait_s = self._place(call.caller, told), float(told.get("waitSeconds", 10.0))
+        locking = asyncio.ensure_future(
+            self._nonces.lock(place, told.get("lockId"), _ttl(told), min(wait_s, self._max_wait_s))
+        )
+        leaving = asyncio.ensure_future(call.disconnected())
+        stopping = asyncio.ensure_future(self._intents.stopping.wait())
+        try:
+            await asyncio.wait({locking, leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not locking.done():
+                raise Unavailable("the server stops, or nobody waits any more; ask again with the same lockId")
+            token, turn = locking.result()
+        finally:
+            for task in (locking, leaving, stopping):
+                task.cancel()
+        until = instant(turn.until) if turn.until else None
+        return json_reply(
+            {**_where(place), "nonce": turn.nonce, "lockId": token, "fence": turn.fence, "expiresAt": until}
+        )
+
+    async def unlock(self, call: Call) -> Reply:
+        told = _told(call, UnlockRequest)
+        answer = await self._nonces.unlock(self._place(call.caller, told), told["lockId"])
+        recycled = answer.word == "recycled" and answer.nonce is not None
+        return json_reply({"unlocked": True, "recycled": recycled, "nonce": answer.nonce})
+
+    # -- transactions
+
+    async def send_raw(self, call: Call) -> Reply:
+        told = _told(call, SendRawRequest)
+        caller, metadata = call.caller, told.get("metadata") or {}
+        if len(str(metadata)) > _MAX_METADATA:
+            raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
+        place, given = self._nonces.read(told["networkId"], told["signedTransaction"], told.get("address"))
+        self._admit(caller, place)
+        receivers = frozenset({given.to} if given.to else ())
+        caller.check_reading(Reading({}, receivers, given.value))
+        token = told.get("reservation") or told.get("lockId")
+        if token is None:
+            return self._sent(place, await self._known(place, given, caller), replayed=True)
+        submitted = await self._nonces.send(place, given, token, caller.tenant, metadata)
+        counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
+        counter.labels(RAW_KIND).inc()
+        return self._sent(place, submitted.record, replayed=submitted.replayed)
+
+    async def _known(self, place: Place, given: Given, caller: Caller) -> Record:
+        """Bytes that were accepted before need no reservation to be asked about."""
+        id = intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, caller.tenant)
+        record = await self._nonces.within(self._manager.ledger.read(id))
+        if record is None:
+            raise InvalidInput("reservation", "is required: POST /evm/address/nonce gives one with the number")
+        return record
+
+    @staticmethod
+    def _sent(place: Place, record: Record, *, replayed: bool) -> Reply:
+        shown = _tracking(tracked(record, place.desk))
+        shown |= {"idempotencyKey": record.id.key, "recordStatus": record.status.value}
+        reply = json_reply(shown, 200 if replayed else 202)
+        if replayed:
+            reply.headers.append((b"idempotency-replayed", b"true"))
+        return reply
+
+    async def send(self, call: Call) -> Reply:
+        """Relayer-signed: an ordinary intent, to the lane of `from` when it is given."""
+        told = _told(call, SendRequest)
+        desk = self._nonces.desk(told["networkId"])
+        names = {"to": "to", "value": "value", "data": "data", "gasLimit": "gas", "maxFeePerGas": "max_fee_per_gas"}
+        payload = {ours: told[theirs] for theirs, ours in names.items() if told.get(theirs) is not None}
+        envelope: dict[str, Json] = {name: told[name] for name in ("pool", "metadata") if told.get(name) is not None}
+        lane = ""
+        if told.get("from") is not None:
+            address = desk.chain.address("from", told["from"])
+            lane = desk.chain.lane(address)
+            view = await self._nonces.within(self._manager.ledger.lane(lane))
+            if view is None or view.keyless or not call.caller.may_use_pool(view.spec.pool):
+                raise InvalidInput("from", f"no lane signs for {address} on {desk.network}; see GET /v1/lanes")
+            if envelope.setdefault("pool", view.spec.pool) != view.spec.pool:
+                raise InvalidInput("pool", f"{address} is a lane of another pool")
+        else:
+            pools = sorted(pool for pool in desk.signing if call.caller.may_use_pool(pool))
+            if "pool" not in envelope and len(pools) == 1:
+                envelope["pool"] = pools[0]
+            if envelope.get("pool") not in pools:
+                raise InvalidInput("pool", f"must be one of this network's: {', '.join(pools) or 'there is none'}")
+        return await self._intents.submit_to(call, "evm.transaction", payload, envelope, lane)
+
+    # -- reading
+
+    async def fees(self, call: Call) -> Reply:
+        desk = self._nonces.desk(_told(call, FeeRequest)["networkId"])
+        quote = await desk.chain.quote()
+        return json_reply(
+            {
+                "networkId": desk.network,
+                "gasPrice": str(quote.gas_price),
+                "baseFeePerGas": str(quote.base_fee),
+                "maxFeePerGas": str(quote.max_fee),
+                "maxPriorityFeePerGas": str(quote.tip),
+            }
+        )
+
+    async def health(self, call: Call) -> Reply:
+        for name in ("networkId", "address"):
+            if name not in call.query:
+                raise InvalidInput(name, "is required: ?networkId=...&address=0x...")
+        network, address = call.query["networkId"], call.query["address"]
+        desk = self._nonces.desk(network)
+        lane = await self._nonces.within(
+            self._manager.ledger.lane(desk.chain.lane(desk.chain.address("address", address)))
+        )
+        # a lane of a pool this token may not see is as good as none
+        if lane is not None and not call.caller.may_use_pool(lane.spec.pool):
+            raise NotFound(f"{address} has no lane on {desk.network}")
+        seen = await self._watch.health(network, address)
+        return json_reply(
+            {
+                "address": seen.address,
+                "networkId": desk.network,
+                "trackedNonce": seen.tracked_nonce,
+                "chainNonce": seen.chain_nonce,
+                "pendingCount": len(seen.pending),
+                "oldestPendingAge": f"{seen.oldest_pending_ms // 1000}s",
+                "gapCount": len(seen.gaps),
+                "gaps": list(seen.gaps),
+                "reservedCount": seen.reserved,
+                "keyless": seen.keyless,
+                "state": seen.lane_state,
+                "pending": [_tracking(one) for one in seen.pending],
+            }
+        )
+
+    # -- who
+
+    def _place(self, caller: Caller, told: Mapping[str, Any]) -> Place:
+        place = self._nonces.place(told["networkId"], told["address"])
+        self._admit(caller, place)
+        return place
+
+    @staticmethod
+    def _admit(caller: Caller, place: Place) -> None:
+        caller.check_kind(RAW_KIND)
+        caller.check_pool(place.pool.name)
+
+
+def _told(call: Call, model: type[BaseModel]) -> dict[str, Any]:
+    bodies.check_type(call.headers)
+    told = bodies.read_object(call.body)
+    parse(model, told)
+    return told
+
+
+def _ttl(told: Mapping[str, Any]) -> int | None:
+    seconds = told.get("ttlSeconds")
+    return None if seconds is None else int(seconds) * 1000
+
+
+def _where(place: Place) -> dict[str, Json]:
+    return {"address": place.address, "networkId": place.desk.network}
+
+
+def _tracking(one: Tracked) -> dict[str, Json]:
+    return {
+        "txHash": one.hash,
+        "from": one.sender,
+        "networkId": one.network,
+        "nonce": one.nonce,
+        "gasPrice": str(one.gas_price),
+        "submittedAt": instant(one.submitted_at),
+        "status": one.status,
+        "lastCheckedAt": instant(one.checked_at) if one.checked_at else None,
+    }

@@ -1,0 +1,115 @@
+"""What was sent at which number, and how an address stands: the nonce service's view of records, book and chain.
+
+Nothing here is stored twice: a tracking record is read from the intent's own record, so it cannot disagree with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+from txmanager.core.errors import Busy, NotFound, Unavailable
+from txmanager.core.ledger import Ledger
+from txmanager.core.models import Record
+from txmanager.core.reservations import Book
+from txmanager.runtime.nonces import Desk, Nonces
+
+TrackStatus = Literal["pending", "confirmed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """One transaction. `dropped` can never land: other bytes used its number, or nothing of it was ever sent."""
+
+    hash: str
+    sender: str
+    network: str
+    nonce: int
+    gas_price: int
+    submitted_at: int
+    status: TrackStatus
+    checked_at: int
+    """When its lane was last compared with the chain, or its end was stored; 0 before that."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressHealth:
+    address: str
+    tracked_nonce: int | None
+    """The next number; None before the first one."""
+    chain_nonce: int | None
+    """None while no node answers."""
+    pending: tuple[Tracked, ...]
+    reserved: int
+    """Numbers that are out and not sent yet."""
+    gaps: tuple[int, ...]
+    """Numbers that nothing was sent for, below some that were."""
+    oldest_pending_ms: int
+    lane_state: str
+    keyless: bool
+
+
+def tracked(record: Record, desk: Desk, checked_at: int = 0) -> Tracked:
+    """The tracking record of an `evm.raw` intent."""
+    sender = record.lane.rpartition(":")[2]
+    if record.attempts:
+        attempt = record.attempts[-1]
+        hash, nonce, price = attempt.hash, attempt.nonce, int(str(attempt.terms.get("max_fee_per_gas", "0")))
+    else:
+        hash, nonce, price = record.id.key.partition(":")[2], 0, 0
+        if "raw" in record.intent.payload:
+            given = desk.chain.read(record.intent.payload["raw"])
+            hash, nonce, price = given.hash, given.nonce, given.max_fee
+    status: TrackStatus = "pending"
+    if record.status.final:
+        landed = record.outcome is not None and record.outcome.tx_hash is not None
+        status, checked_at = "confirmed" if landed else "dropped", record.updated_at
+    return Tracked(hash, sender, desk.network, nonce, price, record.created_at, status, checked_at)
+
+
+class Watch:
+    def __init__(self, ledger: Ledger, nonces: Nonces) -> None:
+        self._ledger = ledger
+        self._nonces = nonces
+
+    async def tracking(self, desk: Desk, lane: str, book: Book | None = None) -> list[Tracked]:
+        """Every transaction of a keyless lane that is pending, or ended within the last hour; by number, then age."""
+        book = book or await self._ledger.book(lane)
+        ids = [(r.nonce, sent.id) for r in book.reserved for sent in r.sent]
+        records = await asyncio.gather(*(self._ledger.read(id) for _, id in ids))
+        return [tracked(record, desk, book.checked_at) for record in records if record is not None]
+
+    async def health(self, network: object, address: object) -> AddressHealth:
+        """Of any address that has a lane; `NotFound` where there is none yet."""
+        desk = self._nonces.desk(network)
+        named = desk.chain.address("address", address)
+        lane = await self._ledger.lane(desk.chain.lane(named))
+        if lane is None:
+            raise NotFound(f"{named} has no lane on {desk.network} yet: nothing was reserved or signed")
+        chain = await self._chain(desk, named)
+        if lane.keyless:
+            book = await self._ledger.book(lane.id)
+            found = await self.tracking(desk, lane.id, book)
+            pending = tuple(one for one in found if one.status == "pending")
+            reserved, gaps, now = sum(r.state == "reserved" for r in book.reserved), book.gaps, book.at
+            gaps = [nonce for nonce in gaps if nonce >= max(chain or 0, book.chain_nonce)]
+        else:
+            records = await self._ledger.pending(lane.id)
+            pending, reserved = tuple(tracked(record, desk) for record in records), 0
+            owned = {a.nonce for record in records for a in record.attempts}
+            top = max(owned, default=-1)
+            gaps = (
+                [n for n in range(chain, top) if n not in owned] if chain is not None and top - chain < 10_000 else []
+            )
+            now = await self._ledger.now_ms()
+        oldest = max((now - one.submitted_at for one in pending), default=0)
+        return AddressHealth(
+            named, lane.cursor, chain, pending, reserved, tuple(gaps), max(0, oldest), lane.state.value, lane.keyless
+        )
+
+    async def _chain(self, desk: Desk, address: str) -> int | None:
+        try:
+            return (await self._nonces.count(desk, address))[0]
+        except (Unavailable, Busy):
+            return None
