@@ -19,6 +19,7 @@ from txmanager.api.metrics import ApiMetrics
 from txmanager.cli import app
 from txmanager.ledger.redis.checks import inspect
 from txmanager.runtime.metrics import Metrics
+from txmanager.runtime.monitor_metrics import MonitorMetrics
 from txmanager.settings import Settings, load
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -37,7 +38,7 @@ COMMANDS = {command.name or command.callback.__name__ for command in app.registe
 
 def metric_names() -> set[str]:
     found = {"up"}
-    for registry in (Metrics().registry, ApiMetrics().registry):
+    for registry in (Metrics().registry, ApiMetrics().registry, MonitorMetrics().registry):
         for metric in registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(metric.type, [""])
             found |= {metric.name + suffix for suffix in suffixes}
@@ -67,10 +68,11 @@ def test_compose_runs_redis_with_settings_that_the_start_up_checks_accept(make_s
     }
 
 
-def test_compose_runs_the_api_two_workers_and_the_sweeper():
+def test_compose_runs_the_api_two_workers_the_sweeper_and_where_asked_a_monitor():
     services = COMPOSE["services"]
     programs = sorted(service["command"][0] for service in services.values() if service.get("image") == "txmanager")
-    assert programs == ["api", "sweeper", "worker", "worker"]
+    assert programs == ["api", "monitor", "sweeper", "worker", "worker"]
+    assert services["monitor"]["profiles"] == ["evm"]
     for name, service in services.items():
         for volume in service.get("volumes", ()):
             source = volume.partition(":")[0]
@@ -110,7 +112,7 @@ def test_every_program_that_is_started_is_a_command():
     started = {service["command"][0] for service in COMPOSE["services"].values() if service.get("image") == "txmanager"}
     for pod in WORKLOADS.values():
         started |= {c["args"][0] for c in pod["containers"] if c["image"].startswith("txmanager")}
-    assert started == {"api", "worker", "sweeper"}
+    assert started == {"api", "worker", "sweeper", "monitor"}
     assert started <= COMMANDS
 
 
