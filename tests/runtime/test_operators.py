@@ -359,6 +359,29 @@ async def test_a_ledger_that_is_not_the_one_written_to_quarantines_before_anythi
     assert stage.amounts() == [1, 2, 9]
 
 
+async def test_an_owner_that_came_after_a_roll_back_never_vouches_for_it_and_resume_does_not_either(
+    stage: Stage,
+) -> None:
+    """What it knows of the lane it read from the very ledger that forgot: only a rebaseline is an operator's word."""
+    first = await stage.start()
+    await stage.done(await stage.submit(*stage.transfers(2)))
+    await first.crash()
+    [id] = await stage.submit(stage.transfer("after", 9))
+    assert isinstance(stage.ledger, MemoryLedger)
+    stage.ledger.replication_id = "another history"
+    stage.ledger.vouches = False
+    await stage.start()
+    await stage.until_lane(LaneState.QUARANTINED)
+    for _ in range(2):
+        await stage.manager.resume(stage.lane)
+        lane = await stage.until_lane(LaneState.QUARANTINED)
+        assert (lane.reason, lane.moved) == ("ledger_rolled_back", True)
+    assert (await stage.read(id)).status is Status.QUEUED
+    await stage.manager.rebaseline(stage.lane)
+    await stage.done([id])
+    assert stage.amounts() == [1, 2, 9]
+
+
 async def test_two_different_ends_of_one_intent_quarantine_the_lane_and_the_first_stands(stage: Stage) -> None:
     await stage.start()
     stage.devnet.fault("stall")

@@ -112,6 +112,8 @@ class OwnedLane:
     """Whether an operator, a canceller or a new server asks for attention."""
     resend: bool = False
     """Whether the sender should send everything open again: a node seems to have lost it."""
+    blind: bool = False
+    """Whether it was leased after a roll-back that nobody vouched for: what it read then proves nothing."""
     log: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -258,6 +260,7 @@ class OwnedLane:
             )
             self.log.info("ledger history accepted", **evidence)
         else:
+            self.blind = self.blind or known is None
             await self.quarantine("ledger_rolled_back", evidence)
 
     async def _first_baseline(self) -> None:
@@ -326,9 +329,10 @@ class OwnedLane:
             raise Fenced(self.id, "", 0)
         checked, self.checked = view.check != self.checked, view.check
         self.state, self.lane = view.state, replace(view, cursor=self.lane.cursor)
-        await self._check_history(view, self.footing)
         if view.state is LaneState.PAUSED and view.reason == REBASELINE:
             await self._rebaseline(view)
+        else:
+            await self._check_history(view, None if self.blind else self.footing)
         await self.load()
         if checked:
             await self._compare(view.check)
@@ -366,6 +370,7 @@ class OwnedLane:
             await self.insist(
                 lambda: self.context.ledger.vouch(self.fence, view.replication_id, view.found_replication_id)
             )
+        self.blind = False
         chain = await self._nonce()
         if chain is not None:
             # Above all that was signed, where gaps are harmless: what used those nonces is vouched for. Where they
