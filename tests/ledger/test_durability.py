@@ -223,6 +223,34 @@ async def test_write_that_a_cut_off_replica_did_not_see_is_not_acknowledged(make
         await proxy.close()
 
 
+async def test_successor_does_not_see_a_write_ahead_that_no_replica_has(make_server, prefix: str):
+    """It would send it; after a failover nobody would know, and the intent would be signed again."""
+    primary, proxy, _ = await replicated(make_server)
+    try:
+        async with redis_stage(primary.url, prefix, durability="replicas", timeout_s=2.0, wait_ms=150) as stage:
+            lane = await stage.lane()
+            fence = await stage.own(lane)
+            first, second = await stage.queued(lane, 2)
+            taken = await stage.ledger.take(fence, 2)
+            write = stage.write(first, BASE, stream_id=taken[0].stream_id)
+            assert await stage.ledger.record_attempts(fence, BASE, [write]) == BASE + 1
+            assert len(await stage.ledger.unfinished(fence)) == 1  # the server knows the scripts from now on
+            proxy.blackhole()
+            write = stage.write(second, BASE + 1, stream_id=taken[1].stream_id)
+            with pytest.raises(Unconfirmed):
+                await stage.ledger.record_attempts(fence, BASE + 1, [write])
+            assert await stage.ledger.release(fence)
+            successor = (await stage.ledger.lease(lane, "w2", "token-of-the-successor", LONG_MS)).fence
+            assert successor is not None
+            with pytest.raises(Unconfirmed):
+                await stage.ledger.unfinished(successor)
+            proxy.heal(drop=True)
+            await until(lambda: confirmed(lambda: stage.ledger.unfinished(successor)), 20)
+            assert len(await stage.ledger.unfinished(successor)) == 2
+    finally:
+        await proxy.close()
+
+
 async def test_nobody_is_told_cancelled_before_a_replica_knows(make_server, prefix: str):
     """No chain shows it: after a failover the intent would be queued again, and paid."""
     primary, proxy, _ = await replicated(make_server)

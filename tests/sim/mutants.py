@@ -529,6 +529,14 @@ def told_before_it_is_durable() -> Sequence[Patch]:
     return [patch.object(memory_ledger, "_unsure", lambda read: False)]
 
 
+@mutant("a successor sends what its predecessor wrote ahead and no replica has")
+def unconfirmed_write_ahead_is_sent_by_the_next_owner() -> Sequence[Patch]:
+    async def unfinished(self: SimLedger, fence: Fence) -> list[Record]:
+        return await self._step("unfinished", lambda _: self._fenced(fence).unfinished(fence))
+
+    return [patch.object(SimLedger, "unfinished", unfinished)]
+
+
 @mutant("WAIT counts after a replay that wrote nothing: it has nothing to wait for, and confirms at once")
 def wait_after_a_replay_that_wrote_nothing() -> Sequence[Patch]:
     return [patch.object(SimLedger, "waits_for_replicas", lambda self, wrote: wrote)]

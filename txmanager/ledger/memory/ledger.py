@@ -230,7 +230,8 @@ class MemoryLedger:
         return await self._step("take", lambda _: self._fenced(fence).take(fence, count))
 
     async def unfinished(self, fence: Fence) -> list[Record]:
-        return await self._step("unfinished", lambda _: self._fenced(fence).unfinished(fence))
+        # A new owner sends what it finds here: not what a failover could still take back from its predecessor.
+        return await self._step("unfinished", lambda _: self._fenced(fence).unfinished(fence), durable=True)
 
     async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
         return await self._step(
@@ -263,7 +264,7 @@ class MemoryLedger:
         return await self._step(
             "fill",
             lambda _: self._fenced(fence).fill(fence, attempts, done, self.replication_id),
-            durable=bool(attempts),
+            durable=True,
         )
 
     # -- watchers

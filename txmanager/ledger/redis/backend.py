@@ -75,7 +75,7 @@ class Backend:
 
     async def _records(self, lane: str, ids: Sequence[IntentId], *, confirmed: bool = False) -> list[Record | None]:
         calls = [Call("records", [self._keys.queue(lane), *(self._keys.record(lane, id) for id in ids)])]
-        if confirmed:
+        if confirmed and self._durability == "replicas":
             calls.append(Call("confirm_lane", [self._keys.lane(lane)]))
         found = await self._runner.run_many(calls, durable=confirmed)
         records: list[Record | None] = []

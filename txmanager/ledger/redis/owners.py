@@ -91,7 +91,9 @@ class Owners(Backend):
         ids = [IntentId.parse(id.decode()) for id in reply[1:]]
         if not ids:
             return []
-        found = [r for r in await self._records(lane, ids) if r is not None and not r.status.final]
+        # A new owner sends what it finds here: not what a failover could still take back from its predecessor.
+        records = await self._records(lane, ids, confirmed=True)
+        found = [r for r in records if r is not None and not r.status.final]
         return sorted((r for r in found if r.attempts), key=lambda r: min(a.nonce for a in r.attempts))
 
     async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:

@@ -30,7 +30,7 @@ class Watchers(Backend):
         for attempt in attempts:
             args += (attempt.name, str(attempt.nonce), codec.pack_attempt(attempt))
         keys = [self._keys.lane(lane), self._keys.fills(lane)]
-        reply = await self._runner.run("fill", keys, args, durable=bool(attempts))
+        reply = await self._runner.run("fill", keys, args, durable=True)
         match reply[0]:
             case b"fenced":
                 raise Fenced(lane, reply[1].decode(), int(reply[2]))
