@@ -165,22 +165,22 @@ class OwnedLane:
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a replay-safe call until it is answered; the lease decides when to give up."""
         pause_s, stalled = 0.05, False
-        while True:
-            self.check_lease()
-            try:
-                answer = await call()
-            except (Unavailable, Busy) as error:
-                stalled = True
-                self.context.metrics.stalled.labels(self.id).set(1)
-                unconfirmed = isinstance(error, Unconfirmed)
-                told = "the ledger does not confirm writes; nothing is sent" if unconfirmed else "retrying"
-                self.log.warning(told, error=str(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(1.0, pause_s * 2)
-            else:
-                if stalled:
-                    self.context.metrics.stalled.labels(self.id).set(0)
-                return answer
+        try:
+            while True:
+                self.check_lease()
+                try:
+                    return await call()
+                except (Unavailable, Busy) as error:
+                    stalled = True
+                    self.context.metrics.stalled.labels(self.id).set(1)
+                    unconfirmed = isinstance(error, Unconfirmed)
+                    told = "the ledger does not confirm writes; nothing is sent" if unconfirmed else "retrying"
+                    self.log.warning(told, error=str(error))
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(1.0, pause_s * 2)
+        finally:
+            if stalled:  # answered, or no longer ours: whoever is next says how it is
+                self.context.metrics.stalled.labels(self.id).set(0)
 
     async def quarantine(self, reason: str, evidence: Mapping[str, Json]) -> None:
         """Stop signing until an operator looked: a promise might not hold."""
