@@ -194,6 +194,7 @@ async def test_a_top_up_waits_for_the_one_before_and_reads_the_balance_after_it(
     assert first == f"top-up:{lane.id}:10"
     assert await top_ups.pay(lane, 10_900, still_low) is None, "in the same span"
     assert await top_ups.pay(lane, 11_000, still_low) is None, "the one before is on its way"
+    assert await top_ups.pay(lane, 25_000, still_low) is None, "however long ago that was"
     [record] = [r for s in ledger.stores.values() for r in s.records.values()]
     assert (record.intent.kind, dict(record.intent.payload)) == ("evm.transfer", {"to": lane.id[-42:], "value": "5"})
     await ledger.cancel(record.id)

@@ -1,8 +1,8 @@
 """Top-ups: a lane that runs low is paid from the lanes of a funding pool, by an ordinary intent.
 
 Its key names the lane and a span of time, so that however many monitors ask, and however often one is killed, a lane is
-paid at most once in each span. While the payment of the span before is on its way none is asked for, and the balance is
-read again after its end: one that was read before may not have it yet.
+paid at most once in each span. While an earlier payment is on its way none is asked for, and the balance is read again
+after its end: one that was read before may not have it yet. A payment that is not signed within a span is not made.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from txmanager.core.errors import KeyReused
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Lane, intent_id, new_intent
 from txmanager.runtime.producer import Producer
+
+LOOK_BACK = 32
+"""How many spans may pass until a signed payment lands, and is still waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class TopUps:
         if lane.spec.pool == self.pool or lane.keyless:
             return None
         span = now // self.every_ms
-        for before in (span - 1, span):
+        for before in range(span, span - LOOK_BACK, -1):
             record = await self.ledger.read(intent_id(self.key(lane.id, before), self.pool))
             if record is not None and (before == span or not record.status.final):
                 return None
@@ -43,7 +46,14 @@ class TopUps:
         metadata = {"top_up": lane.id}
         try:
             await self.producer.submit(
-                new_intent(key=key, pool=self.pool, kind=self.kind, payload=payload, metadata=metadata)
+                new_intent(
+                    key=key,
+                    pool=self.pool,
+                    kind=self.kind,
+                    payload=payload,
+                    max_age_s=max(1, self.every_ms // 1000),
+                    metadata=metadata,
+                )
             )
         except KeyReused:
             return None  # another monitor was faster, with another amount

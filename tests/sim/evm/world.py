@@ -10,12 +10,12 @@ import asyncio
 import gc
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sim import logs
 from tests.sim.evm.machine import CHAIN_ID, GWEI, Machine, Refusal
+from tests.sim.evm.rpc import SimRpc
 from tests.sim.faults import Faults
 from tests.sim.history import Ended, Fact, History, Recorded
 from tests.sim.ledger import SimLedger
@@ -27,9 +27,7 @@ from txmanager.core.decide import Policy
 from txmanager.core.errors import TxManagerError
 from txmanager.core.models import Intent, LaneSpec, Purpose, new_intent
 from txmanager.core.states import LaneState, Status
-from txmanager.rpc.endpoint import Breaker
-from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, RpcFailure, TimedOut
-from txmanager.rpc.protocol import ask_apart
+from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, TimedOut
 from txmanager.runtime.lane import REBASELINE
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
@@ -71,77 +69,6 @@ class Result:
     lines: list[str] | None
     virtual_s: float
     digest: tuple[Any, ...]
-
-
-class SimNode:
-    """One URL as one process sees it; the breaker is the production one."""
-
-    direct, archival = True, False
-
-    def __init__(self, world: World, index: int, rng: random.Random) -> None:
-        self._world, self.name = world, f"node{index}"
-        self.breaker = Breaker(rng, world.loop.time)
-
-    @property
-    def ready(self) -> bool:
-        return self.breaker.admits()
-
-    async def call(self, method: str, params: Any, *, group: str = "", timeout: float | None = None) -> Any:
-        try:
-            answer = await self._world.ask(method, params)
-        except RpcFailure as failure:
-            if failure.breaks:
-                self.breaker.failed()
-                if isinstance(failure, RpcError):
-                    self._world.say(f"a node was left alone for what it said: {failure.message}")
-            raise
-        self.breaker.succeeded()
-        return answer
-
-    async def call_many(
-        self, calls: Sequence[tuple[str, Any]], *, group: str = "", timeout: float | None = None
-    ) -> list[Any]:
-        answers: list[Any] = []
-        for method, params in calls:
-            try:
-                answers.append(await self.call(method, params))
-            except RpcError as error:
-                answers.append(error)
-        return answers
-
-    async def send(self, lane: str, method: str, batch: Sequence[Any]) -> list[Any]:
-        answers: list[Any] = []
-        for params in batch:
-            try:
-                answers.append(await self.call(method, params))
-            except RpcFailure as failure:
-                answers.append(failure)
-                break
-        return answers
-
-
-class SimRpc:
-    def __init__(self, world: World, rng: random.Random) -> None:
-        self.nodes = tuple(SimNode(world, n, rng) for n in range(2))
-
-    async def call(self, method: str, params: Any, *, group: str = "", timeout: float | None = None) -> Any:
-        return await self.nodes[0].call(method, params)
-
-    async def call_each(
-        self, calls: Sequence[tuple[str, Any]], *, group: str = "", timeout: float | None = None
-    ) -> list[Any]:
-        return await ask_apart(self.call, calls, group, timeout)
-
-    async def send(
-        self, lane: str, method: str, batch: Sequence[Any], *, then: tuple[str, Any] | None = None
-    ) -> list[Any]:
-        answers = await self.nodes[0].send(lane, method, batch)
-        if then is not None and not any(isinstance(a, RpcFailure) for a in answers):
-            answers += await ask_apart(self.nodes[0].call, [then], lane, None)
-        return answers
-
-    async def close(self) -> None:
-        return None
 
 
 @dataclass(slots=True)
@@ -198,7 +125,7 @@ class World:
             loop,
             self.faults,
             self.history,
-            clock=self._now_ms,
+            clock=self._server_ms,
             retention_ms=7 * 24 * 3_600_000,
             vouches=True,
             pause=self._pause_current,
@@ -219,6 +146,12 @@ class World:
 
     def _now_ms(self) -> int:
         return EPOCH_MS + int(self.loop.time() * 1000)
+
+    def _server_ms(self) -> int:
+        return self._now_ms()
+
+    def _worker_ms(self, process: Process) -> int:
+        return self._now_ms() + process.clock_offset_ms
 
     def _intent(self, n: int) -> Intent:
         payload = {"to": RECEIVER, "value": str(1000 + n)}
@@ -258,7 +191,7 @@ class World:
         # A reorg beyond finality may come between the look and the write.
         early = outcome.tx_hash is not None and not self.machine.final(outcome.tx_hash, self.finality)
         if early and not self.deep:
-            self.say(f"{fact.id.key} was settled by {outcome.tx_hash[:10]} before that was final")
+            self.say(f"{fact.id.key} was settled by {str(outcome.tx_hash)[:10]} before that was final")
         if outcome.tx_hash is None:
             for death in fact.deaths:
                 self._check_death(fact.lane, death)
@@ -358,7 +291,7 @@ class World:
             name=process.name,
             timing=Timing(lease_ms=3_000, margin_ms=600, poll_s=0.5, grace_s=5.0),
             metrics=METRICS,
-            clock=self._now_ms,
+            clock=lambda: self._worker_ms(process),
             rng=rng,
             new_token=lambda: f"{rng.getrandbits(128):032x}",
             point=lambda where: self._point(process, where),
@@ -469,9 +402,10 @@ class World:
         self.machine.reorg(1 + int(amount * (self.finality - 1)), self.rng.choice((0.0, 0.5, 1.0)))
         return True
 
-    def _on_deep_reorg(self, amount: float) -> None:
+    def _on_deep_reorg(self, amount: float) -> bool:
         self.deep = True
         self.machine.reorg(self.finality + 1 + int(amount * 4), self.rng.choice((0.0, 0.5)))
+        return True
 
     def _on_foreign_use(self, amount: float) -> bool:
         lane = self.lanes[int(amount * len(self.lanes))]
