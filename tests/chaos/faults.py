@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from tests.chaos import evidence
 from tests.chaos.ground import OnCluster, Replicated
@@ -37,6 +38,8 @@ async def strike(scene: Scene, one: Strike) -> bool:
         return False
     if kind == "partition":
         await partition(scene, rng, detail)
+    elif kind == "chain":
+        await weather(scene, rng, detail)
     else:
         await _FAULTS[one.kind](scene, rng)
     await asyncio.sleep(rng.uniform(0.05, 0.4))  # some work gets done between two faults
@@ -84,6 +87,27 @@ async def _lose_reply(rng: random.Random, proxies: list[FaultProxy], how: str) -
     await asyncio.sleep(0.3)
     for proxy in proxies:
         proxy.disarm()
+
+
+# -- the chain
+
+_WEATHER: dict[str, dict[str, Any]] = {
+    "drop": {"probability": 0.3},
+    "reorder": {"ms": 250},
+    "stall": {},
+    "disconnect": {"probability": 0.3},
+    "error": {"probability": 0.5},
+}
+
+
+async def weather(scene: Scene, rng: random.Random, how: str) -> None:
+    """Transactions get lost or overtake each other, answers do not arrive: some are proven dead and signed again."""
+    if how == "reorg":
+        await asyncio.to_thread(scene.devnet.admin, "/reorg", {"depth": 1})
+        return
+    await asyncio.to_thread(scene.devnet.fault, how, **_WEATHER[how])
+    await asyncio.sleep(rng.uniform(0.5, 1.5))
+    await asyncio.to_thread(scene.devnet.clear_faults)
 
 
 # -- processes

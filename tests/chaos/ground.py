@@ -148,6 +148,11 @@ class OnSentinel(Replicated):
             with sentinel.client() as client:
                 # They would wait for twice this time between two failovers.
                 client.execute_command("SENTINEL", "SET", NAME, "failover-timeout", 3000)
+        if self.durability == "replicas":
+            for server in self.servers:
+                with server.client() as client:
+                    client.config_set("min-replicas-to-write", 1)  # as docs/operations.md recommends: NOREPLICAS
+                    client.config_rewrite()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,6 +16,10 @@ PARTITIONS = ("cut", "silence", "silence_to_server", "silence_to_client", "delay
 """What the network does to one seat, towards the ledger or the node."""
 
 
+WEATHER = ("drop", "reorder", "stall", "disconnect", "error", "reorg")
+"""What the chain and its node do to everybody."""
+
+
 @dataclass(frozen=True)
 class SceneSpec:
     name: str
@@ -74,6 +78,10 @@ def _partitions(count: int) -> dict[str, int]:
     return {f"partition: {kind}": (count + n) // len(PARTITIONS) for n, kind in enumerate(PARTITIONS)}
 
 
+def _weather(each: int) -> dict[str, int]:
+    return {f"chain: {kind}": each for kind in WEATHER}
+
+
 def scenes(seed: int, *, quick: bool) -> list[SceneSpec]:
     """The whole run. Longest first: they share the machine."""
     few = _quick() if quick else _full()
@@ -84,6 +92,7 @@ def _full() -> list[SceneSpec]:
     single = {
         "redis kill -9": 100,
         **_partitions(70),
+        **_weather(4),
         "api kill -9": 20,
         "worker stopped past its lease": 20,
         "lane added": 2,
@@ -96,6 +105,7 @@ def _full() -> list[SceneSpec]:
         "failover, last writes lost": 2,
         "slot migrated": 20,
         **_partitions(42),
+        **_weather(2),
         "api kill -9": 10,
         "worker stopped past its lease": 6,
         "lane drained": 4,
@@ -105,6 +115,7 @@ def _full() -> list[SceneSpec]:
         "failover": 15,
         "failover, last writes lost": 10,
         **_partitions(35),
+        **_weather(2),
         "api kill -9": 8,
         "worker stopped past its lease": 6,
         "lane drained": 4,
@@ -123,6 +134,7 @@ def _quick() -> list[SceneSpec]:
     single = {
         "redis kill -9": 6,
         **_partitions(7),
+        **_weather(1),
         "api kill -9": 2,
         "worker stopped past its lease": 2,
         "lane added": 1,
@@ -134,9 +146,9 @@ def _quick() -> list[SceneSpec]:
     cluster = {"failover": 2, "slot migrated": 3, **_partitions(7), "api kill -9": 1}
     sentinel = {"failover": 1, "failover, last writes lost": 1, "disk full": 1, "lane drained": 1}
     return [
-        SceneSpec("single-valkey", "single", "fsync", 40, single, "valkey", limit_s=80),
-        SceneSpec("cluster", "cluster", "replicas", 10, cluster, limit_s=80),
-        SceneSpec("sentinel", "sentinel", "replicas", 8, sentinel, limit_s=80),
+        SceneSpec("single-valkey", "single", "fsync", 40, single, "valkey", limit_s=150),
+        SceneSpec("cluster", "cluster", "replicas", 10, cluster, limit_s=150),
+        SceneSpec("sentinel", "sentinel", "replicas", 8, sentinel, limit_s=150),
         SceneSpec(
             "sentinel-loss",
             "sentinel",
@@ -145,6 +157,6 @@ def _quick() -> list[SceneSpec]:
             {"failover, last writes lost": 2},
             lanes=1,
             workers=2,
-            limit_s=80,
+            limit_s=150,
         ),
     ]
