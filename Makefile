@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test run demo sim bench lint format clean chaos
+.PHONY: help install lock test run demo sim model bench lint format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -58,6 +58,9 @@ sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(MUTANTS),--mutants $(filter-out 1,$(MUTANTS)), \
 		$(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)))) $(ARGS)
 	@$(if $(SEED)$(MUTANTS),true,$(BIN)/python -m tests.sim.evm $(if $(SCHEDULES),$(SCHEDULES),5000))
+
+model: $(STAMP)  ## Visit every state of the Spin model, and break it rule by rule (VARIANT=NO_TOMBSTONE TRAIL=1 for one story)
+	@$(BIN)/python -m tests.model $(if $(VARIANT),--variant $(VARIANT)) $(if $(TRAIL),--trail) $(ARGS)
 
 bench: $(STAMP)  ## Measure against other queues and write docs/performance.md (ARGS="--quick")
 	$(BIN)/txmanager bench $(ARGS)

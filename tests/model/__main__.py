@@ -23,11 +23,11 @@ def switches_of(rule: Rule) -> tuple[str, ...]:
 
 
 def run_scene(scene: Scene) -> Run:
-    return check(scene.source, scene.switches)
+    return check(scene.source, scene.switches, small=scene.quick)
 
 
 def run_rule(rule: Rule) -> Run:
-    return check(BY_NAME[rule.scene].source, switches_of(rule))
+    return check(BY_NAME[rule.scene].source, switches_of(rule), small=True)
 
 
 def scene_row(scene: Scene, run: Run) -> str:
@@ -46,7 +46,8 @@ def rule_row(rule: Rule, run: Run) -> str:
 
 SCENE_HEAD = "| scene | what may happen | states | time | verdict |\n|---|---|---|---|---|"
 RULE_HEAD = (
-    "| variant | DESIGN | the rule it leaves out | scene | states | time | verdict | steps |\n|---|---|---|---|---|---|---|---|"
+    "| variant | DESIGN | the rule it leaves out | scene | states | time | verdict | steps |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -63,9 +64,13 @@ def show(head: str, rows: Iterable[tuple[str, bool]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--variant", help="only this scene or this variant", choices=[*BY_NAME, *BY_VARIANT])
-    parser.add_argument("--trail", action="store_true", help="with --variant: print the shortest counterexample, step by step")
+    parser.add_argument(
+        "--trail", action="store_true", help="with --variant: print the shortest counterexample, step by step"
+    )
     parser.add_argument("--spare", action="store_true", help="also the variants that another rule still saves")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many run at once (default: all cores)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="how many run at once (default: all cores)"
+    )
     told = parser.parse_args()
     if told.trail and not told.variant:
         parser.error("--trail needs --variant: which counterexample?")

@@ -767,7 +767,7 @@ end_spared:
   atomic {
     if
 #if defined(CANCEL) && !defined(CANCEL_NOT_DURABLE)
-    :: !(said[A] == WITHDRAWN && (r_st[A] == QUEUED || r_st[A] == INFLIGHT)) ->   /* a cancel is durable before it is told */
+    :: said[A] != WITHDRAWN || r_st[A] == CANCELLED || r_st[A] == RETIRED ->     /* a cancel is durable before it is told */
 #else
     :: true ->
 #endif

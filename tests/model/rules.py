@@ -122,21 +122,23 @@ RULES = (
     Rule("SIGNED_AGAIN_ON_TIMEOUT", "lane", "5.5", "unknown is not failed: a time-out signs nothing"),
     Rule("UNKNOWN_IS_DEAD", "lane", "5.6, 6", "an unknown hash alone is no proof of death"),
     Rule("STATUS_BEFORE_NONCE", "lane", "6", "a proof reads the final nonce first, the status after it"),
-    Rule("RESIGN_OVERTAKES", "lane", "5.6", "a re-sign waits until it can overtake nobody"),
     Rule("NOOP_OVERTAKES", "cancel", "5.7", "a no-op waits until the lane is idle"),
     Rule("LANDED_FORGETS_NOOPS", "cancel", _SETTLE, "`landed` counts no-ops too"),
     Rule("WITHDRAWN_WITHOUT_PROOF", "cancel", "3, 5.7", "cancelled in flight needs the proof of death"),
     Rule("CANCEL_RACES_THE_WRITE_AHEAD", "cancel", "4 cancel", "cancel ends only what is still queued"),
     # -- roll-backs
     Rule("LEASE_OVERWRITES_REPLICATION_ID", "rollback", _ROLLBACK, "a lease never overwrites the replication id"),
-    Rule("RECORD_IGNORES_REPLICATION_ID", "rollback-one", _RECORD, "the write-ahead compares the replication id"),
+    Rule("RECORD_IGNORES_REPLICATION_ID", "rollback", _RECORD, "the write-ahead compares the replication id"),
     Rule("ROLLBACK_IS_TRUSTED", "rollback", _ROLLBACK, "nothing is signed after a roll-back that nobody vouches for"),
     Rule("FORMER_OWNER_VOUCHES", "rollback", _ROLLBACK, "only an owner whose lease never lapsed vouches"),
-    Rule("CANCELLED_AFTER_A_ROLLBACK", "cancel-rollback", "3", "no end without effect on a history that may have holes"),
+    Rule(
+        "CANCELLED_AFTER_A_ROLLBACK", "cancel-rollback", "3", "no end without effect on a history that may have holes"
+    ),
     Rule("CANCEL_NOT_DURABLE", "cancel-rollback", _DURABLE, "a cancel is durable before it is told"),
 )
 
 SPARE = (
+    Rule("RESIGN_OVERTAKES", "lane", "5.6", "a re-sign waits until it can overtake nobody"),
     Rule("SIGNS_AGAIN_IN_QUARANTINE", "rollback", _ROLLBACK, "a quarantined lane signs nothing again"),
     Rule("DEATH_WITHOUT_ASKING_WHOSE", "rollback", "5.3", "who used the nonce that overtook us is asked"),
     Rule("NO_CHAIN_CHECK_AT_TAKE_OVER", "rollback", "5.3", "a new owner compares cursor and chain"),
