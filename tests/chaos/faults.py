@@ -52,8 +52,9 @@ async def strike(scene: Scene, one: Strike) -> bool:
 async def partition(scene: Scene, rng: random.Random, how: str) -> None:
     """One seat and one of its neighbours, for a while that is shorter or longer than a lease."""
     seat = rng.choice(scene.seats)
-    to_ledger = rng.random() < 0.7 or seat in scene.apis
-    proxies = list(seat.ledger.values()) if to_ledger else [seat.rpc]
+    proxies = list(seat.ledger.values())
+    if rng.random() < 0.3:
+        proxies = [seat.door or seat.rpc]  # an API and its callers, or a worker and its node
     if how in ("half_reply", "lost_reply"):
         await _lose_reply(rng, proxies, how)
         return

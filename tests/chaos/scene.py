@@ -74,10 +74,9 @@ class Scene:
         self.manager = TxManager(self.ledger)
         self.nursery = await running.enter_async_context(Nursery(self.folder))
         self.workers = [await self._seat(f"w{n}") for n in range(spec.workers)]
-        self.apis = [await self._seat(f"api{n}") for n in range(spec.apis)]
-        self.ports = {seat.name: free_port() for seat in self.apis}
+        self.apis = [await self._seat(f"api{n}", free_port()) for n in range(spec.apis)]
         receiver = self.devnet.account(1)["account_id"]
-        urls = [f"http://127.0.0.1:{port}" for port in self.ports.values()]
+        urls = [f"http://127.0.0.1:{seat.door.port}" for seat in self.apis if seat.door is not None]
         self.crowd = Crowd(urls, TOKEN, receiver, self.script.rng, lambda: self._depth < 10 * self.lanes_served)
         running.callback(self.crowd.close)
         await until(lambda: self.devnet.head("final")["height"] > 100_000_000, what="blocks are final")
@@ -85,8 +84,8 @@ class Scene:
         running.push_async_callback(self._end_tasks)
         return self
 
-    async def _seat(self, name: str) -> Seat:
-        return await self._running.enter_async_context(Seat(name, self.ground.servers, self.devnet.port))
+    async def _seat(self, name: str, port: int | None = None) -> Seat:
+        return await self._running.enter_async_context(Seat(name, self.ground.servers, self.devnet.port, port))
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -179,11 +178,11 @@ class Scene:
         self._born += 1
         name = f"{seat.name}.{self._born}"
         config = self.folder / f"{seat.name}.toml"
-        config.write_text(self._api_config(self.ports[seat.name]))
+        config.write_text(self._api_config(seat.port))
         told = {"program": "api", "name": name, "config": str(config), "detours": seat.detours}
         return self.nursery.bear({**told, "log": str(self.folder / f"{name}.log")})
 
-    def _api_config(self, port: int) -> str:
+    def _api_config(self, port: int | None) -> str:
         return f"""
 [ledger]
 url = "{self.ground.url}"

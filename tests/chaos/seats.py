@@ -46,8 +46,11 @@ class Child:
 
 
 class Seat:
-    def __init__(self, name: str, servers: list[Server], rpc_port: int) -> None:
+    def __init__(self, name: str, servers: list[Server], rpc_port: int, port: int | None = None) -> None:
         self.name = name
+        self.port = port
+        """Where whoever sits here listens; callers come through the door."""
+        self.door = FaultProxy(HOST, port, resp=False) if port is not None else None
         self.ledger = {server.port: FaultProxy(HOST, server.port) for server in servers}
         self.rpc = FaultProxy(HOST, rpc_port, resp=False)
         self._rpc_port = rpc_port
@@ -58,7 +61,7 @@ class Seat:
 
     @property
     def proxies(self) -> list[FaultProxy]:
-        return [*self.ledger.values(), self.rpc]
+        return [*self.ledger.values(), self.rpc, *([self.door] if self.door is not None else [])]
 
     @property
     def detours(self) -> dict[str, int]:
