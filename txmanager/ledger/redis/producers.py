@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from txmanager.core.errors import NotAllowed, NotFound
+from txmanager.core.errors import NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import APPEND_WITHIN_MS, Appended, Claim, Claimed, Entry
 from txmanager.core.models import IntentId, Json, Outcome, Record
 from txmanager.core.states import Status
@@ -118,9 +118,18 @@ class Producers(Backend):
             reply = await self._runner.run(
                 "cancel",
                 [*self._lane_keys(lane, events=True), keys.record(lane, record.id)],
-                (str(record.id), record.life, outcome, keys.wake(lane), keys.final(lane)),
+                (
+                    str(record.id),
+                    record.life,
+                    outcome,
+                    keys.wake(lane),
+                    keys.final(lane),
+                    "vouched" if self.vouches else "",
+                ),
                 durable=True,
             )
+            if reply[0] == b"rolled_back":
+                raise RolledBack(lane, reply[1].decode(), reply[2].decode())
             if reply[0] in (b"cancelled", b"asked"):
                 return await self._found(id)
         if record.status is not Status.CANCELLED:
