@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.ledger.conftest import redis_stage
+from tests.ledger.conftest import memory_stage, redis_stage
 from tests.ledger.stage import BASE
 from tests.waiting import until
 from txmanager.core.errors import RolledBack, Unavailable
 from txmanager.core.states import Status
+from txmanager.ledger.memory import MemoryLedger
 
 
 async def test_cancel_after_a_roll_back_does_not_promise_that_nothing_lands(make_server, prefix: str):
@@ -46,3 +47,17 @@ async def test_cancel_after_a_roll_back_does_not_promise_that_nothing_lands(make
         assert view is not None
         assert await stage.ledger.vouch(fence, view.replication_id, view.found_replication_id)
         assert (await stage.ledger.cancel(entry.intent.id)).status is Status.CANCELLED
+
+
+@pytest.mark.parametrize("vouches", [True, False])
+async def test_memory_ledger_that_nobody_vouches_for_refuses_it_too(vouches: bool):
+    stage = memory_stage()
+    ledger = stage.ledger
+    assert isinstance(ledger, MemoryLedger)
+    [entry] = await stage.queued(await stage.lane())
+    ledger.vouches, ledger.replication_id = vouches, "another history"
+    if vouches:
+        assert (await ledger.cancel(entry.intent.id)).status is Status.CANCELLED
+    else:
+        with pytest.raises(RolledBack):
+            await ledger.cancel(entry.intent.id)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
+from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import (
     SWEEP_AFTER_MS,
     Appended,
@@ -159,6 +159,9 @@ class MemoryLedger:
 
             def step(now: int, before: Record = before) -> bool:
                 store = self._store(before.lane)
+                if before.status is Status.QUEUED and not self.vouches and store.replication_id != self.replication_id:
+                    # it may have been signed, and the ledger forgot it
+                    raise RolledBack(before.lane, store.replication_id, self.replication_id)
                 asked = store.cancel(before.id, before.life, now)
                 self._wake(before.lane, before.id if asked and store.records[before.id].status.final else None)
                 return asked
