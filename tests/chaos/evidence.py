@@ -265,6 +265,7 @@ def judge(
         )
         for id, r in records.items()
     }
+    told = [_with_losses(fact, lines, records) for fact in told]
     one_history = not any(isinstance(fact, Operated | RolledBack) for fact in more)
     happened = sorted([*facts(lines, records, one_history), *told, *final.values()], key=lambda fact: fact.at)
     kinds = ("roll_back",) if rolled_back else ()
@@ -302,3 +303,18 @@ def _with_life(fact: Fact, lives: Mapping[IntentId, str]) -> Fact:
         return fact
     outcome = None if fact.outcome is None else _plain(fact.outcome)
     return replace(fact, life=lives.get(fact.id, ""), outcome=outcome)
+
+
+def _with_losses(fact: Fact, lines: Sequence[Line], records: Mapping[IntentId, Record]) -> Fact:
+    """Which write-aheads a roll-back took: acknowledged before it, and in no record afterwards."""
+    if not isinstance(fact, RolledBack):
+        return fact
+    stored = {attempt.hash for record in records.values() for attempt in record.attempts}
+    written = [line for line in lines if line["what"] == "did_record" and line["at"] <= fact.at]
+    forgotten = [
+        f"{line['lane']} {hash}"
+        for line in written
+        for hash in line["hashes"]
+        if line["lane"] in fact.lost and hash not in stored
+    ]
+    return replace(fact, forgotten=frozenset(forgotten))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Self
 
 import redis
@@ -98,7 +99,7 @@ class Replicated(Ground):
         new = self.replica(old)
         old.kill9()
         killed()
-        until_sync(lambda: self.promoted(old, new), _PATIENCE_S, what=f"{new.address} is promoted")
+        _until(lambda: self.promoted(old, new), what=f"{new.address} is promoted")
         self._bring_back(old)
 
     def _bring_back(self, old: Server) -> None:
@@ -123,7 +124,7 @@ class Replicated(Ground):
             client.execute_command("CLIENT", "KILL", "TYPE", "master")
             until_sync(lambda: client.info("replication")["master_link_status"] == "down", what="replication is cut")
         yield old, new
-        until_sync(lambda: self.promoted(old, new), _PATIENCE_S, what=f"{new.address} is promoted")
+        _until(lambda: self.promoted(old, new), what=f"{new.address} is promoted")
         with new.client() as client:
             client.config_set("masterauth", "")
             client.config_rewrite()  # Sentinel had it written down
@@ -168,17 +169,19 @@ class OnSentinel(Replicated):
         return self._sentinel.primary is replica and role(replica) == "master"
 
     def settle(self) -> None:
-        until_sync(
-            self._agreed, _PATIENCE_S, every=0.1, what="all sentinels name one primary, and the other follows it"
-        )
+        _until(self._agreed, what="all sentinels name one primary, and the other follows it")
+        _until(self._sees_all, what="the sentinels see each other, the primary and the replica")
+        _until(lambda: _streams(self.primary("")), what="writes reach the replica")
+
+    def _sees_all(self) -> bool:
         self._sentinel.wait_ok(_PATIENCE_S)
-        until_sync(lambda: _streams(self.primary("")), _PATIENCE_S, what="writes reach the replica")
+        return True
 
     def _agreed(self) -> bool:
         ports = set()
         for sentinel in self._sentinel.sentinels:
             with sentinel.client() as client:
-                ports.add(int(client.sentinel_get_master_addr_by_name(NAME)[1]))  # type: ignore[index]
+                ports.add(int(client.sentinel_get_master_addr_by_name(NAME)[1]))
         primary = self.primary("")
         with self.replica(primary).client() as client:
             follows = client.info("replication")
@@ -214,10 +217,14 @@ class OnCluster(Replicated):
         return role(replica) == "master" and bool(own_slots(replica))
 
     def settle(self) -> None:
-        self._cluster.wait_ok(_PATIENCE_S)
+        _until(self._is_ok, what="the cluster is ok")
         for server in self.servers:
             if role(server) == "master":
-                until_sync(lambda s=server: _streams(s), _PATIENCE_S, what="writes reach the replica")  # type: ignore[misc]
+                _until(partial(_streams, server), what="writes reach the replica")
+
+    def _is_ok(self) -> bool:
+        self._cluster.wait_ok(_PATIENCE_S)
+        return True
 
     def move_slot(self, slot: int) -> None:
         """Hand a slot and its keys to another primary while everybody goes on, as redis-cli does it."""
@@ -232,14 +239,26 @@ class OnCluster(Replicated):
                 for key in keys:
                     old.execute_command("MIGRATE", HOST, target.port, key, 0, 5000)
             # What was moved must be on the target's replica before the source forgets that it was the owner.
-            until_sync(lambda: _streams(target, slot), _PATIENCE_S, what="the moved keys reach a replica")
+            _until(partial(_streams, target), what="the moved keys reach a replica")
         for server in (target, source, *primaries):
             with server.client() as client:
                 client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", new_name)
         self.settle()
 
 
-def _streams(server: Server, _slot: int | None = None) -> bool:
+def _until(predicate: Callable[[], bool], what: str) -> None:
+    """Servers that change hands break connections: that is no answer, and no failure."""
+
+    def answered() -> bool:
+        try:
+            return predicate()
+        except redis.exceptions.RedisError:
+            return False
+
+    until_sync(answered, _PATIENCE_S, every=0.05, what=what)
+
+
+def _streams(server: Server) -> bool:
     """Whether what was written so far is on the replica. A write of any kind moves the offset, a PUBLISH too."""
     try:
         with server.client() as client:

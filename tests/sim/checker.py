@@ -258,8 +258,15 @@ def _rolled_back(evidence: Checked, memory: _Memory, fact: RolledBack) -> None:
 
 
 def _operated(evidence: Checked, memory: _Memory, fact: Operated) -> None:
-    if fact.what == "rebaseline":
-        memory.lost.pop(fact.lane, None)  # an operator vouches for it: it may sign again
+    if fact.what != "rebaseline":
+        return
+    # An operator vouches for it: it may sign again, and what was forgotten may be signed as if it never had been.
+    for hash in memory.lost.pop(fact.lane, ()):
+        attempt = memory.attempts.get(hash)
+        if attempt is not None:
+            memory.nonces.pop((attempt.lane, attempt.nonce), None)
+            memory.firsts.discard((attempt.id, attempt.life))
+    memory.last_first.pop(fact.lane, None)
 
 
 def _broke(evidence: Checked, memory: _Memory, fact: Broke) -> None:
