@@ -148,7 +148,7 @@ inline fall_back() {
 #ifdef CANCELLED_AFTER_A_ROLLBACK
 #define ENDS_WITHOUT_EFFECT true
 #else
-#define ENDS_WITHOUT_EFFECT (replid == gen && !quarantined)
+#define ENDS_WITHOUT_EFFECT (replid == gen)
 #endif
 #ifdef SIGNS_AGAIN_IN_QUARANTINE
 #define REFUSES false
