@@ -316,7 +316,10 @@ def _check_chain(evidence: Checked, memory: _Memory) -> None:
         if count > 1:
             _say(evidence, 0, f"{id.key} took effect {count} times")
     for key, told in memory.foretold.items():
-        if key not in memory.ended or memory.ended[key].outcome != told.outcome:
+        end = memory.ended.get(key)
+        if end is None:
+            _check_unended(evidence, told)
+        elif end.outcome != told.outcome:
             _say(evidence, told.at, f"{told.id.key} was answered {told.status}, and did not end so")
     for (id, life), end in memory.ended.items():
         _check_end(evidence, memory, end, effects[id, life])
@@ -324,6 +327,17 @@ def _check_chain(evidence: Checked, memory: _Memory) -> None:
         for lane, seen in where.items():
             if seen != sorted(seen) and lane not in memory.held and lane not in evidence.tampered:
                 _say(evidence, 0, f"window 1, and yet executed as {', '.join(key for _, key in seen)}")
+
+
+def _check_unended(evidence: Checked, told: Answered) -> None:
+    """Told, lost with a server, and not found again, since nodes have collected it: held, and true all the same."""
+    lane = next((s for s in evidence.stores.values() if told.id in s.records), None)
+    waits = lane is not None and (lane.state is LaneState.QUARANTINED or lane.records[told.id].status is Status.HELD)
+    hash = told.outcome.tx_hash if told.outcome is not None else None
+    record = next((r for h, r in evidence.chain.records.items() if b58(h) == hash), None)
+    failed = record is None or any(o.failed for o in record.outcomes)
+    if not waits or record is None or failed != (told.status is Status.FAILED):
+        _say(evidence, told.at, f"{told.id.key} was answered {told.status}, and did not end so")
 
 
 def _check_end(evidence: Checked, memory: _Memory, end: Ended, effects: int) -> None:

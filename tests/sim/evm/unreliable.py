@@ -131,10 +131,18 @@ class UnreliableWorld(World):
         super().ended(fact)
 
     def _check_sent(self, params: Any) -> None:
-        self.sent.add(self.machine.decode(bytes.fromhex(params[0][2:])).hash)
+        tx = self.machine.decode(bytes.fromhex(params[0][2:]))
+        self.sent.add(tx.hash)
+        if self.rolled_back:  # a better price that was forgotten is no reason to keep what is known back
+            self.owed.prices.setdefault((tx.sender, tx.nonce), {})[tx.hash] = tx.fees
         super()._check_sent(params)
 
     # -- the end
+
+    async def _operate(self) -> None:
+        await super()._operate()
+        if self.rolled_back and all(s.state is LaneState.QUARANTINED for s in self.ledger.stores.values()):
+            self.acknowledged |= set(range(len(self.intents)))  # nobody takes them any more, and callers are told so
 
     def _quiet(self) -> bool:
         stores = self.ledger.stores.values()

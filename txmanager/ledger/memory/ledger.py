@@ -174,6 +174,8 @@ class MemoryLedger:
 
     async def resolve(self, id: IntentId, directive: Mapping[str, Json]) -> Record:
         record = await self._found(id)
+        if record.status.final:  # told already, though a failover may have forgotten that it ended in its lane
+            raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
 
         def step(now: int) -> bool:
             self._wake(record.lane)
@@ -296,7 +298,7 @@ class MemoryLedger:
         def step(now: int) -> Reserved:
             return numbers.reserve(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id)
 
-        return await self._step("reserve", step)
+        return await self._step("reserve", step, durable=True)
 
     async def turn(
         self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
@@ -306,13 +308,16 @@ class MemoryLedger:
         def step(now: int) -> Turn:
             return numbers.turn(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id)
 
-        return await self._step("turn", step)
+        return await self._step("turn", step, durable=True)
 
     async def recycle(self, lane: str, token: str) -> Recycled:
-        return await self._step("recycle", lambda now: numbers.recycle(self._store(lane), token, now))
+        return await self._step("recycle", lambda now: numbers.recycle(self._store(lane), token, now), durable=True)
 
     async def unlock(self, lane: str, token: str) -> Recycled:
-        return await self._step("unlock", lambda now: numbers.recycle(self._store(lane), token, now, unlock=True))
+        def step(now: int) -> Recycled:
+            return numbers.recycle(self._store(lane), token, now, unlock=True)
+
+        return await self._step("unlock", step, durable=True)
 
     async def expire(self, lane: str) -> int:
         return await self._step("expire", lambda now: numbers.expire(self._store(lane), now))

@@ -138,6 +138,8 @@ class Producers(Backend):
 
     async def resolve(self, id: IntentId, directive: Mapping[str, Json]) -> Record:
         record = await self._found(id)
+        if record.status.final:  # told already, though a failover may have forgotten that it ended in its lane
+            raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
         lane = record.lane
         reply = await self._runner.run(
             "resolve",
