@@ -162,8 +162,17 @@ def cursor_moved_by_a_stranger() -> Story:
             store.cursor += 5
             world.damaged.add(lane)
 
-    plan = replace(QUIET, workers=1)
-    return Story(plan, [1.0, 6.0], lambda world: world.loop.later(5.0, move, world))
+    def begin(world: World) -> None:
+        world.loop.later(5.0, move, world)
+        world.loop.max_steps = 20_000
+
+    return Story(replace(QUIET, workers=1), [1.0, 6.0], begin)
+
+
+def inherited_from_an_owner_that_was_cut_off(seat: float) -> Story:
+    """Written ahead where no replica hears it; the owner dies, another takes over, then the replica does."""
+    events = (Event("failover", 1.0022, 0.99, 0.0), Event("kill", 1.2, seat, 0.0))
+    return Story(replace(QUIET, intents=1, vouches=True, events=events), [1.0])
 
 
 STORIES: dict[str, list[Story]] = {
@@ -172,6 +181,9 @@ STORIES: dict[str, list[Story]] = {
     "rolled_back_flights_are_not_tracked": [vouched_for_what_forgot_an_end()],
     "noop_waits_for_its_own_resign": [cancelled_after_a_lost_resign()],
     "no_answer_is_a_refusal": [no_answer_about_a_resign()],
+    "unconfirmed_write_ahead_is_sent_by_the_next_owner": [
+        inherited_from_an_owner_that_was_cut_off(seat) for seat in (0.0, 0.9)
+    ],
     "cursor_moved_is_tried_again": [cursor_moved_by_a_stranger()],
 }
 """By the mutant that each is about."""

@@ -36,7 +36,7 @@ def test_a_cursor_that_moved_stops_its_lane_and_nothing_spins() -> None:
     _, world = tell(story)
     [store] = world.ledger.stores.values()
     assert (store.state, store.reason) == (LaneState.QUARANTINED, "cursor_moved")
-    assert world.loop.steps < 20_000
+    assert world.loop.steps < world.loop.max_steps
 
 
 def test_an_intent_behind_a_resign_waits_until_a_node_spoke() -> None:
