@@ -46,7 +46,7 @@ async def test_not_without_its_guard(name, make_anvil):
 # -- what is healthy is left alone
 
 
-async def healthy(make_anvil, checks: int) -> None:
+async def healthy(make_anvil, checks: int, count: int = 30) -> None:
     """Traffic all the while, two addresses, every owner asked again and again."""
     anvil = make_anvil("--block-time", "1")
     policy = replace(POLICY, include_within_ms=30_000, replace_after_ms=30_000)
@@ -54,7 +54,7 @@ async def healthy(make_anvil, checks: int) -> None:
         stage = Stage(anvil, [new_signer(), new_signer()], policy=policy)
         async with stage, Watch(stage, Limits(low_balance=ETHER, dropped_after_ms=1_000), logs=logs) as watch:
             watch.monitor._reconcile_every_s = 0.0  # each check is also a request to the owner
-            keys = [f"k{n}" for n in range(30)]
+            keys = [f"k{n}" for n in range(count)]
 
             async def traffic() -> None:
                 for key in keys:
@@ -93,7 +93,7 @@ async def test_a_needless_bump_would_be_counted(make_anvil):
         return sound(record, seen, replace(policy, replace_after_ms=200), traits, now)
 
     with patch.object(tracker, "decide", eager), pytest.raises(AssertionError):
-        await healthy(make_anvil, 200)
+        await healthy(make_anvil, 200, 4)
 
 
 async def test_what_is_late_is_not_cancelled_unless_the_policy_says_so(make_anvil):
@@ -148,7 +148,7 @@ async def test_a_monitor_never_takes_a_lease(anvil):
 
 async def paid(make_anvil) -> None:
     """Three monitors see the same low balance, each twice; one of them starts again in between."""
-    anvil = make_anvil("--block-time", "1")
+    anvil = make_anvil()
     ledger, poor, rich = MemoryLedger(), new_signer(), new_signer()
     stage = Stage(anvil, [poor, rich], ledger=ledger, pools={1: "treasury"})
     anvil.fund(poor.address, ETHER // 100)
@@ -164,7 +164,11 @@ async def paid(make_anvil) -> None:
             anvil.fund(poor.address, ETHER // 100)  # spent again, within the same span
             for monitor in (*others, watch.monitor):
                 await monitor.check_all()
-            await until(lambda: anvil.number("eth_blockNumber") >= 6, 20.0)
+
+            async def idle() -> bool:
+                return (await stage.lane(lane_of(rich))).depth == 0
+
+            await until(idle, 20.0, what="the treasury has paid what was asked for")
             assert anvil.count(rich.address) == 1, "paid more than once"
             assert watch.metric("txmanager_monitor_top_ups_total") == 1
             await watch.alerted(Alert.LOW_BALANCE)
