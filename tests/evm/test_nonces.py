@@ -366,7 +366,7 @@ def test_a_reservation_goes_back_only_if_nothing_was_sent(service):
 
 
 def test_an_error_after_a_send_never_gives_the_number_back(service, monkeypatch):
-    """The seed's own bug: its catch-all recycled a number whose bytes were on their way."""
+    """A catch-all around sign and send recycles a number whose bytes are on their way."""
     wallet, receiver = service.wallet(), service.receiver
     with service.client() as client:
         recycled = []

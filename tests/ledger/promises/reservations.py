@@ -212,7 +212,7 @@ async def numbers_of_other_lengths_are_reused_in_their_order(stage: Stage) -> No
 
 @promise
 async def late_duplicate_recycle_changes_nothing(stage: Stage) -> None:
-    """The seed's own bug: the number would go to two callers."""
+    """Or the number would go to two callers."""
     lane = await keyless(stage)
     nonce = await reserve(stage, lane, "t1")
     assert (await stage.ledger.recycle(lane, "t1")).word == "recycled"
