@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import httpx
+import pytest
 
 from tests.api.stage import Stage, bearer, token
+from tests.evm.machines import Anvil
 from txmanager.api.app import TYPED
 
 EXCLUDED = "positive_data_acceptance"
 """A request can have the right shape and still ask for what a pool does not do: 422 is then the right answer."""
 
+WALLETS = """
+[networks.ethereum]
+chain = "evm"
+chain_id = 31337
+rpc = [{{ url = "{rpc}" }}]
 
-def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix):
-    patient = "max_wait_s = 1.0\nledger_timeout_s = 10.0"  # a busy test machine is no finding
-    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more=patient, lanes=2, spare=False)
+[pools.wallets]
+network = "ethereum"
+keyless = ["0x70997970c51812dc3a010c7d01b50e0d17dc79c8"]
+"""
+"""The network and the address of the document's examples."""
+
+
+@pytest.fixture
+def wallets() -> Iterator[str]:
+    with Anvil() as anvil:
+        yield WALLETS.format(rpc=anvil.url)
+
+
+def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix, wallets):
+    patient = "max_wait_s = 0.1\nledger_timeout_s = 10.0"  # a busy test machine is no finding
+    stage: Stage = make_stage(redis7.url, prefix, devnet, api_more=patient, pool_more=wallets, lanes=2, spare=False)
     stage.start()
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{stage.url}/openapi.json"]
     command += ["-H", f"Authorization: Bearer {token('all')}", "--phases", "examples,coverage,fuzzing"]
