@@ -1,5 +1,5 @@
-"""`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a third of them with monitors beside, a third with
-callers who sign themselves; one seed alone prints its history (`--world monitor`, `--world reservations`)."""
+"""`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a quarter of them with monitors beside, a quarter
+with callers who sign themselves, a quarter on an unreliable ledger; one seed alone prints its history (`--world ...`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 import time
 from collections import Counter
 
-from tests.sim.evm import monitor, reservations, world
+from tests.sim.evm import monitor, reservations, unreliable, world
 
-WORLDS = {"plain": world, "monitor": monitor, "reservations": reservations}
+WORLDS = {"plain": world, "monitor": monitor, "reservations": reservations, "unreliable": unreliable}
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
         return bool(result.violations)
     began, ends, struck, broken = time.monotonic(), Counter[str](), Counter[str](), 0
     for seed in range(options.schedules):
-        # Each seed is three schedules, one in each world.
+        # Each seed is as many schedules as there are worlds, one in each.
         name = list(WORLDS)[seed % len(WORLDS)]
         result = WORLDS[name].run(seed // len(WORLDS))
         ends, struck = ends + result.ends, struck + result.struck
