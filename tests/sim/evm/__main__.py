@@ -1,5 +1,5 @@
 """`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a quarter of them with monitors beside, a quarter
-with callers who sign themselves, a quarter on an unreliable ledger; one seed alone prints its history (`--world ...`)."""
+with callers who sign themselves, a quarter on an unreliable ledger; a single seed prints its history (`--world`)."""
 
 from __future__ import annotations
 
