@@ -7,7 +7,7 @@ import contextlib
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.links import key_slot
+from txmanager.runtime.lane import REBASELINED
 
 Fault = Callable[[Scene, random.Random], Awaitable[None]]
 _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
@@ -247,9 +248,19 @@ async def _operate(scene: Scene, lost: frozenset[str]) -> None:
             continue
         scene.quarantined += 1
         scene.counts[f"quarantined: {view.reason}"] += 1
-        await _compare_with_chain(scene)
+        await _until_quiet(scene)
+        paid = await asyncio.to_thread(lambda: evidence.SeenChain().read(scene.devnet).paid())
+        await _tell_callers(scene, paid)
         scene.facts.append(Operated(time.monotonic(), "rebaseline", lane))
-        await scene.manager.rebaseline(lane)
+        await scene.manager.rebaseline(lane, paused=True)
+
+        async def rebaselined(lane: str = lane) -> bool:
+            view = await _view(scene, lane)
+            return view is not None and view.reason == REBASELINED
+
+        await until(rebaselined, 40, what=f"{lane} is rebaselined")
+        await _cancel_paid(scene, paid)
+        await scene.manager.resume(lane)
 
         async def active(lane: str = lane) -> bool:
             view = await _view(scene, lane)
@@ -258,7 +269,7 @@ async def _operate(scene: Scene, lost: frozenset[str]) -> None:
         await until(active, 40, what=f"{lane} goes on after rebaseline")
 
 
-async def _compare_with_chain(scene: Scene) -> None:
+async def _until_quiet(scene: Scene) -> None:
     def quiet() -> bool:
         summary = scene.devnet.admin("", method="GET")
         return not any(summary["pools"]) and summary["in_transit"] == 0
@@ -266,14 +277,21 @@ async def _compare_with_chain(scene: Scene) -> None:
     await until(lambda: asyncio.to_thread(quiet), 30, what="nothing is on its way to the chain")
     head = int(scene.devnet.head()["height"])
     await until(lambda: int(scene.devnet.head("final")["height"]) >= head, what="all of it is final")
-    paid = await asyncio.to_thread(lambda: evidence.SeenChain().read(scene.devnet).paid())
+
+
+async def _tell_callers(scene: Scene, paid: Mapping[int, int]) -> None:
+    """Paid, and unknown here or not known as paid: a retry would be a new intent."""
     for amount, id in list(scene.crowd.keys.items()):
-        if not paid.get(amount):
-            continue
-        record = await scene.ledger.read(id)
-        if record is None:
-            scene.crowd.given_up.add(amount)  # paid, and forgotten: its caller is told, and asks no more
-        elif record.status is Status.QUEUED:
+        if paid.get(amount):
+            record = await scene.ledger.read(id)
+            if record is None or record.status is Status.QUEUED:
+                scene.crowd.given_up.add(amount)
+
+
+async def _cancel_paid(scene: Scene, paid: Mapping[int, int]) -> None:
+    for amount, id in list(scene.crowd.keys.items()):
+        record = await scene.ledger.read(id) if paid.get(amount) else None
+        if record is not None and record.status is Status.QUEUED:
             scene.crowd.given_up.add(amount)
             with contextlib.suppress(NotAllowed, NotFound):
                 await scene.ledger.cancel(id)

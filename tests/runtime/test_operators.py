@@ -14,7 +14,7 @@ from near import wire
 
 from tests.runtime.stage import POLICY, Running, Stage, metric
 from tests.waiting import until
-from txmanager.core.errors import InvalidInput, NotAllowed
+from txmanager.core.errors import InvalidInput, NotAllowed, RolledBack
 from txmanager.core.models import IntentId, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
@@ -379,6 +379,32 @@ async def test_an_owner_that_came_after_a_roll_back_never_vouches_for_it_and_res
     assert (await stage.read(id)).status is Status.QUEUED
     await stage.manager.rebaseline(stage.lane)
     await stage.done([id])
+    assert stage.amounts() == [1, 2, 9]
+
+
+async def test_after_lost_writes_what_was_paid_is_cancelled_before_the_lane_goes_on(stage: Stage) -> None:
+    first = await stage.start()
+    await stage.done(await stage.submit(*stage.transfers(2)))
+    await first.crash()
+    paid, unpaid = await stage.submit(stage.transfer("paid", 8), stage.transfer("unpaid", 9))
+    assert isinstance(stage.ledger, MemoryLedger)
+    stage.ledger.replication_id = "another history"
+    stage.ledger.vouches = False
+    await stage.start()
+    await stage.until_lane(LaneState.QUARANTINED)
+    with pytest.raises(RolledBack):
+        await stage.manager.cancel(paid)
+    await stage.manager.rebaseline(stage.lane, paused=True)
+
+    async def rebaselined() -> bool:
+        view = await stage.ledger.lane(stage.lane)
+        return view is not None and view.reason.startswith("rebaselined")
+
+    await until(rebaselined, what="the owner vouched, and waits")
+    assert (await stage.manager.cancel(paid)).status is Status.CANCELLED
+    assert (await stage.read(unpaid)).status is Status.QUEUED
+    await stage.manager.resume(stage.lane)
+    await stage.done([unpaid])
     assert stage.amounts() == [1, 2, 9]
 
 

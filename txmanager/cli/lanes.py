@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The signing keys' queues: list, pause, resume, drain, close, rebaseline.")
 
 LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's id, or a part that no other lane has.")]
+StayPaused = Annotated[
+    bool, typer.Option("--paused", help="Sign nothing new before `resume`: cancel what was paid first.")
+]
 Reason = Annotated[str, typer.Option(help="Why; shown to everybody who looks at the lane.")]
 
 
@@ -77,10 +80,10 @@ def close(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
 
 
 @app.command()
-def rebaseline(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
+def rebaseline(lane: LaneName, paused: StayPaused = False, yes: Yes = False, config: ConfigFile = None) -> None:
     """Go on from the chain's nonce: you vouch that nothing of ours is lost (see the runbook)."""
     confirm(f"Use this when you know why the nonces of {lane} differ. Go on from the chain's nonce?", yes)
-    _move(config, lane, lambda manager, id: manager.rebaseline(id))
+    _move(config, lane, lambda manager, id: manager.rebaseline(id, paused=paused))
 
 
 def _move(config: Path | None, told: str, act: Callable[[TxManager, str], Awaitable[Lane]]) -> None:

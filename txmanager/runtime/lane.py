@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 FUNDS = "insufficient_funds"
 REBASELINE = "rebaseline"
+REBASELINE_PAUSED = "rebaseline, and stay paused"
+"""What an operator asks for by pausing a lane with one of these reasons."""
+REBASELINED = "rebaselined; resume it once its queue is compared with the chain"
 HELD = "held: "
 """How a lane with `window = 1` is paused: the prefix, then the key of the intent that holds it up."""
 WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
@@ -329,7 +332,7 @@ class OwnedLane:
             raise Fenced(self.id, "", 0)
         checked, self.checked = view.check != self.checked, view.check
         self.state, self.lane = view.state, replace(view, cursor=self.lane.cursor)
-        if view.state is LaneState.PAUSED and view.reason == REBASELINE:
+        if view.state is LaneState.PAUSED and view.reason in (REBASELINE, REBASELINE_PAUSED):
             await self._rebaseline(view)
         else:
             await self._check_history(view, None if self.blind else self.footing)
@@ -383,4 +386,8 @@ class OwnedLane:
             self.deepest = (-1, -1)
             await self.load()
             await self.gaps.vouched(chain)
-            await self.resume("rebaselined by an operator")
+            if view.reason == REBASELINE:
+                await self.resume("rebaselined by an operator")
+            else:
+                self.state = LaneState.ACTIVE  # for a moment: only what works can be paused
+                await self.pause(REBASELINED, {})

@@ -18,7 +18,7 @@ from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
 from txmanager.core.states import LaneState
 from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
-from txmanager.runtime.lane import REBASELINE
+from txmanager.runtime.lane import REBASELINE, REBASELINE_PAUSED
 from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker
 
@@ -183,6 +183,7 @@ class TxManager:
     async def close_lane(self, lane: str) -> Lane:
         return await self.ledger.set_lane(lane, LaneState.CLOSED, "closed by an operator")
 
-    async def rebaseline(self, lane: str) -> Lane:
-        """The operator vouches for what happened: the owner goes on from the chain's nonce."""
-        return await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)
+    async def rebaseline(self, lane: str, *, paused: bool = False) -> Lane:
+        """The operator vouches for what happened: the owner goes on from the chain's nonce. With `paused` it signs
+        nothing new before `resume`: time to cancel what is queued again although it was paid."""
+        return await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE_PAUSED if paused else REBASELINE)
