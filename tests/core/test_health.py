@@ -104,8 +104,17 @@ def test_a_low_balance_a_stopped_lane_and_one_without_an_owner_are_said():
     assert not {Alert.LOW_BALANCE, Alert.STOPPED, Alert.UNOWNED} & FOR_THE_OWNER
 
 
-def test_a_lane_that_was_never_used_is_healthy():
+def test_a_lane_that_was_never_used_is_healthy_whatever_its_address_did_before():
     assert ask(lane(None), [], reading(0)).healthy
+    assert ask(lane(None), [], reading(5, pool=6)).healthy
+    assert ask(lane(None), [], reading(5)).tracked_nonce == 5
+
+
+def test_of_what_was_not_asked_nothing_is_said():
+    told = reading(6, asked=frozenset({"h7"}))
+    seen = ask(lane(8), [record(5), record(6), record(7)], told)
+    assert seen.alerts == {Alert.DROPPED: {"nonces": ["7"], "hash": "h7"}}
+    assert hashes_of([record(5), record(6, "a", "b")], 6) == ["a", "b"]
 
 
 def test_a_keyless_lane_counts_from_its_book():

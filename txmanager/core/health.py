@@ -66,6 +66,8 @@ class Reading:
     """The next nonce after what the pools would mine; None where nodes do not tell."""
     known: frozenset[str] = frozenset()
     """Which of the hashes that were asked for some node has, in a block or in its pool."""
+    asked: frozenset[str] | None = None
+    """Which hashes were asked for; None: all of them. Of others nothing is known."""
 
 
 class Reader(Protocol):
@@ -113,9 +115,9 @@ class Health:
         return self.pending[0].nonce if self.pending else None
 
 
-def hashes_of(records: Sequence[Record]) -> list[str]:
-    """What to ask nodes about: every attempt that may land."""
-    return [attempt.hash for record in records for attempt in record.live]
+def hashes_of(records: Sequence[Record], latest: int = 0) -> list[str]:
+    """What to ask nodes about: every attempt that may land, from a nonce on."""
+    return [attempt.hash for record in records for attempt in record.live if attempt.nonce >= latest]
 
 
 def health(
@@ -131,8 +133,11 @@ def health(
 ) -> Health:
     """`cursor` is the lane's as read after the chain; `since` is when the lowest nonce in flight became the lowest, as
     far as the caller knows; `book` belongs to a keyless lane."""
-    before = (lane.cursor if book is None else book.next_nonce) or 0
-    after = max(before, cursor or 0)
+    told = lane.cursor if book is None else book.next_nonce
+    if told is None:  # never used here: whatever the address did before is its own business
+        before, after = reading.latest, max(reading.latest, reading.pool or 0)
+    else:
+        before, after = told, max(told, cursor or 0)
     tracked = _tracked(records)
     pending = tuple(t for t in tracked if t.nonce >= reading.latest)
     gaps = _gaps(lane, before, tracked, reading) if book is None else _to_reuse(book, reading)
@@ -192,6 +197,8 @@ def _to_reuse(book: Book, reading: Reading) -> tuple[int, ...]:
 
 
 def _unknown(one: Tracked, reading: Reading) -> bool:
+    if reading.asked is not None and not reading.asked.issuperset(one.hashes):
+        return False
     return not any(hash in reading.known for hash in one.hashes)
 
 

@@ -36,6 +36,7 @@ class Gaps:
         """No-ops that are written ahead and not over, by nonce and age."""
         self._sent_at = 0
         self._looked_at = 0
+        self._priced_out_until = 0
 
     def __bool__(self) -> bool:
         return bool(self.empty or self.fills)
@@ -112,7 +113,7 @@ class Gaps:
     def due(self, now: int) -> list[int]:
         """Numbers that were empty for long enough, and no-ops that did not get in at their price."""
         lane = self._lane
-        if not lane.signs_again:
+        if not lane.signs_again or now < self._priced_out_until:
             return []
         empty = [n for n, since in self.empty.items() if now - since >= lane.policy.fill_after_ms]
         lowest = min((a.nonce for a in self.fills), default=None)
@@ -130,6 +131,7 @@ class Gaps:
             if noop is None:
                 lane.context.metrics.priced_out.labels(lane.id).inc()
                 lane.log.error("no better price below the cap", nonce=nonce)
+                self._priced_out_until = now + lane.policy.replace_after_ms
                 continue
             signed.append(noop)
         if not signed:

@@ -10,20 +10,22 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from txmanager.core.errors import TxManagerError
-from txmanager.core.health import FOR_THE_OWNER, Alert, Health, Limits, Reader, hashes_of, health
+from txmanager.core.health import FOR_THE_OWNER, Alert, Health, Limits, Reader, Reading, hashes_of, health
 from txmanager.core.ledger import Ledger
-from txmanager.core.models import Lane
+from txmanager.core.models import Lane, Record
 from txmanager.core.states import LaneState
 from txmanager.runtime.funding import TopUps
 from txmanager.runtime.monitor_metrics import MonitorMetrics
 
 _ABREAST = 16
+ASK_AT_MOST = 64
+"""How many hashes of a lane are asked for in a round; pools hold 16 nonces of an account."""
 SAY_AGAIN_S = 600.0
 """How often an alert that goes on is logged again."""
 
@@ -132,7 +134,7 @@ class Monitor:
             await self._ledger.expire(lane.id)
             book = await self._ledger.book(lane.id)
         records = await self._ledger.pending(lane.id)
-        reading = await network.reader.read(lane.id, hashes_of(records))
+        reading = await self._read(lane, network, records)
         again = await self._ledger.lane(lane.id)
         memory = self._memories.setdefault(lane.id, _Memory())
         now = self._clock()
@@ -146,6 +148,15 @@ class Monitor:
             memory.waits_for = seen.waits_for
             seen = health(lane, records, reading, network.limits, now, cursor=cursor, since=memory.since, book=book)
         return seen
+
+    @staticmethod
+    async def _read(lane: Lane, network: Watched, records: Sequence[Record]) -> Reading:
+        """With slow finality a lane has a thousand records that are in blocks: those are not asked for, every round."""
+        hashes = hashes_of(records)
+        if len(hashes) > ASK_AT_MOST:
+            latest = (await network.reader.read(lane.id, ())).latest
+            hashes = hashes_of(records, latest)[:ASK_AT_MOST]
+        return replace(await network.reader.read(lane.id, hashes), asked=frozenset(hashes))
 
     def _remember(self, lane: Lane, seen: Health) -> None:
         """Tell what began and what is over, by names that never change."""
