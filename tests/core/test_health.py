@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txmanager.core.health import FOR_THE_OWNER, Alert, Health, Limits, Reading, hashes_of, health
@@ -124,6 +124,7 @@ def test_a_keyless_lane_counts_from_its_book():
     assert Alert.FOREIGN in ask(keyless, [], reading(4), book=Book(next_nonce=3)).alerts
 
 
+@settings(deadline=None)
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
 def test_a_node_that_lags_makes_no_number_look_used_and_no_gap_of_what_was_settled(base, settled, inflight, lag):
     """Whatever part of the truth a node has: nothing but drift is said of a healthy lane."""
