@@ -334,6 +334,12 @@ GONE = "if record[1] == 'retired' or record[2] ~= ARGV[{}] then return {{'gone'}
 
 ENDS = [
     Guard("settle", FENCE, "", "stale_owner_cannot_settle"),
+    Guard(
+        "settle",
+        "if stored ~= found then",
+        "if false then",
+        "an_end_that_no_chain_shows_waits_while_the_history_is_another",
+    ),
     Guard("settle", "before == 'retired' or ", "", "settle_of_another_life_or_a_retired_record_is_gone"),
     Guard("settle", " or record[2] ~= life then", " then", "settle_of_another_life_or_a_retired_record_is_gone"),
     Guard(

@@ -7,7 +7,7 @@ and settles. Both stop for good at the first fenced answer. A crash anywhere lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -15,8 +15,8 @@ import structlog
 
 from txmanager.core.chain import Chain, NonceView
 from txmanager.core.decide import Policy
-from txmanager.core.errors import Busy, Fenced, KeyMissing, TxManagerError, Unavailable, Unconfirmed
-from txmanager.core.ledger import Ledger, Renewed
+from txmanager.core.errors import Busy, Fenced, KeyMissing, RolledBack, TxManagerError, Unavailable, Unconfirmed
+from txmanager.core.ledger import Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Record
 from txmanager.core.states import LaneState
 from txmanager.runtime.flights import Flight, Flights
@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 FUNDS = "insufficient_funds"
 REBASELINE = "rebaseline"
+ROLLED_BACK = "ledger_rolled_back"
 REBASELINE_PAUSED = "rebaseline, and stay paused"
 """What an operator asks for by pausing a lane with one of these reasons."""
 REBASELINED = "rebaselined; resume it once its queue is compared with the chain"
@@ -145,6 +146,11 @@ class OwnedLane:
         return not self.sending and all(flight.held for flight in self.flights)
 
     @property
+    def forgets(self) -> bool:
+        """The ledger lost writes, and nobody said yet what they were."""
+        return self.state is LaneState.QUARANTINED and self.lane.reason == ROLLED_BACK
+
+    @property
     def lacks_funds(self) -> bool:
         return self.state is LaneState.PAUSED and self.lane.reason == FUNDS
 
@@ -189,23 +195,36 @@ class OwnedLane:
         """Stop signing until an operator looked: a promise might not hold."""
         if self.state is LaneState.QUARANTINED:
             return
-        self.state = LaneState.QUARANTINED
+        self.state, self.lane = LaneState.QUARANTINED, replace(self.lane, reason=reason)
         fix = f"txmanager lanes rebaseline {self.id}, after finding out who else used the key or what was lost"
         evidence = {**evidence, "resolve": fix}
-        await self.insist(
-            lambda: self.context.ledger.set_lane(self.id, LaneState.QUARANTINED, reason, evidence, fence=self.fence)
-        )
+        await self._stop(LaneState.QUARANTINED, reason, evidence)
         self.context.metrics.quarantines.labels(self.id, reason).inc()
         self.log.error("lane quarantined", reason=reason, evidence=evidence)
+
+    async def settle(self, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
+        """Empty when the ledger may have forgotten attempts: an end that no chain shows cannot rest on it."""
+        try:
+            return await self.insist(lambda: self.context.ledger.settle(self.fence, batch, landed))
+        except RolledBack as change:
+            self.log.error("ledger history changed", stored=change.stored, found=change.found)
+            await self.obey()
+            return []
+
+    async def _stop(self, state: LaneState, reason: str, evidence: Mapping[str, Json]) -> Lane:
+        try:
+            return await self.insist(
+                lambda: self.context.ledger.set_lane(self.id, state, reason, evidence, fence=self.fence)
+            )
+        except NotAllowed:  # an operator closed it meanwhile: it was empty, and belongs to nobody now
+            raise Fenced(self.id, "", 0) from None
 
     async def pause(self, reason: str, evidence: Mapping[str, Json]) -> None:
         if self.state not in WORKING:
             return
         evidence = {**evidence, "was": self.state.value}
         self.state = LaneState.PAUSED
-        self.lane = await self.insist(
-            lambda: self.context.ledger.set_lane(self.id, LaneState.PAUSED, reason, evidence, fence=self.fence)
-        )
+        self.lane = await self._stop(LaneState.PAUSED, reason, evidence)
         self.log.error("lane paused", reason=reason, evidence=evidence)
 
     async def resume(self, why: str) -> None:
@@ -264,7 +283,7 @@ class OwnedLane:
             self.log.info("ledger history accepted", **evidence)
         else:
             self.blind = self.blind or known is None
-            await self.quarantine("ledger_rolled_back", evidence)
+            await self.quarantine(ROLLED_BACK, evidence)
 
     async def _first_baseline(self) -> None:
         view = await self._nonce()

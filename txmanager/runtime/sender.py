@@ -299,8 +299,7 @@ class Sender:
         batch = [
             Settlement(t.intent.id, t.life, t.stream_id, Outcome(Status.FAILED, error=error)) for t, error in failed
         ]
-        answers = await lane.insist(lambda: lane.context.ledger.settle(lane.fence, batch))
-        for (entry, _), item, answer in zip(failed, batch, answers, strict=True):
+        for (entry, _), item, answer in zip(failed, batch, await lane.settle(batch), strict=False):
             if answer.word == "settled":
                 lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
                 lane.context.retire(_record(lane.id, entry, Status.QUEUED).ended(item.outcome, (), answer.at))
@@ -410,9 +409,9 @@ class Sender:
         """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
         lane, record = self._lane, flight.record
         item = Settlement(record.id, record.life, record.stream_id, Outcome(Status.FAILED, error=error), order.deaths)
-        await lane.insist(lambda: lane.context.ledger.settle(lane.fence, [item]))
-        lane.flights.remove(record.id)
-        lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
+        if await lane.settle([item]):
+            lane.flights.remove(record.id)
+            lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
 
 
 def _record(lane: str, entry: Taken, status: Status, *attempts: Attempt) -> Record:

@@ -82,7 +82,9 @@ class Tracker:
             changed |= await self._lane.gaps.tend()
         await self._answer()
         steps = self._decide()
-        changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle)])
+        changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle) and s.outcome.tx_hash])
+        if not self._lane.forgets:
+            changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle) and not s.outcome.tx_hash])
         changed |= await self._prove([f for f, s in steps if isinstance(s, Prove)])
         for flight, step in steps:
             match step:
@@ -145,10 +147,10 @@ class Tracker:
         lane.deepest = max([lane.deepest, *(_included_at(f) for f, _ in ends)])
         lane.gaps.landed = max(lane.gaps.landed, landed)
         lane.context.point("before_settle")
-        answers = await lane.insist(
-            lambda: lane.context.ledger.settle(lane.fence, batch, landed if landed >= 0 else None)
-        )
+        answers = await lane.settle(batch, landed if landed >= 0 else None)
         lane.context.point("after_settle")
+        if not answers:
+            return False
         ended: Counter[Status] = Counter()
         for (flight, step), answer in zip(ends, answers, strict=True):
             record = flight.record

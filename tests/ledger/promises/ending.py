@@ -7,7 +7,7 @@ import pytest
 from tests.ledger.promises.attempts import other, resign
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import BASE, LONG_MS, Stage
-from txmanager.core.errors import Fenced, InvalidInput, NotAllowed
+from txmanager.core.errors import Fenced, InvalidInput, NotAllowed, RolledBack
 from txmanager.core.ledger import Settlement, WriteAhead
 from txmanager.core.models import IntentId, Outcome, Purpose, failure
 from txmanager.core.states import Status
@@ -48,6 +48,23 @@ async def settle_again_is_already_and_another_end_is_a_conflict(stage: Stage) ->
     assert (answer.word, answer.status) == ("conflict", "done")
     assert await stage.read(write) == before
     assert [s for _, s in await stage.statuses(fence.lane)] == ["queued", "inflight", "done"]
+
+
+@promise
+async def an_end_that_no_chain_shows_waits_while_the_history_is_another(stage: Stage) -> None:
+    """An attempt may have been forgotten: `failed` and `cancelled` would promise that nothing lands."""
+    fence = await stage.own(await stage.lane())
+    one, two = await stage.inflight(fence, 2)
+    view = await stage.ledger.lane(fence.lane)
+    assert view is not None
+    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    with pytest.raises(RolledBack):
+        await stage.ledger.settle(fence, [failed(one, one.attempt.name)])
+    assert (await stage.read(one)).status is Status.INFLIGHT
+    # what the chain shows needs no memory
+    assert (await stage.settle_one(fence, stage.done(two))).word == "settled"
+    await stage.ledger.vouch(fence, "elsewhere", view.replication_id)
+    assert (await stage.settle_one(fence, failed(one, one.attempt.name))).word == "settled"
 
 
 @promise

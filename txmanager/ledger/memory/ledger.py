@@ -249,14 +249,20 @@ class MemoryLedger:
         for item in batch:
             check_final(item.outcome)
 
+        # an outcome seen on chain can be seen again; one that only we know must not be lost, nor rest on what was
+        unseen = any(item.outcome.tx_hash is None for item in batch)
+
         def step(now: int) -> list[Settled]:
-            answers = self._fenced(fence).settle(fence, batch, landed, now)
+            store = self._fenced(fence)
+            if unseen and store.replication_id != self.replication_id:
+                store.check_fence(fence)
+                raise RolledBack(fence.lane, store.replication_id, self.replication_id)
+            answers = store.settle(fence, batch, landed, now)
             for item in batch:
                 self._wake(fence.lane, item.id)
             return answers
 
-        # an outcome seen on chain can be seen again; one that only we know must not be lost
-        return await self._step("settle", step, durable=any(item.outcome.tx_hash is None for item in batch))
+        return await self._step("settle", step, durable=unseen)
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         held = {"reason": reason, "evidence": evidence}

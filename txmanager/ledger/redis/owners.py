@@ -121,7 +121,10 @@ class Owners(Backend):
 
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         lane = fence.lane
+        # an outcome seen on chain can be seen again; one that only we know must not be lost, nor rest on what was
+        unseen = any(item.outcome.tx_hash is None for item in batch)
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
+        args.append("unseen" if unseen else "")
         names = [str(item.id) for item in batch]
         for name, item in zip(names, batch, strict=True):
             outcome = check_final(item.outcome)
@@ -130,9 +133,9 @@ class Owners(Backend):
             args += (name, item.life, outcome.status.value, _SOURCES[outcome.status])
             args += (codec.pack_outcome(outcome), landed_as, code, outcome.tx_hash or "", *_deaths(item.deaths))
         keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, names)]
-        # an outcome seen on chain can be seen again; one that only we know must not be lost
-        durable = any(item.outcome.tx_hash is None for item in batch)
-        reply = await self._fenced(fence, "settle", keys, args, durable=durable)
+        reply = await self._fenced(fence, "settle", keys, args, durable=unseen)
+        if reply[0] == b"rolled_back":
+            raise RolledBack(lane, reply[1].decode(), reply[2].decode())
         answers = []
         for item in reply[1:]:
             word: Any = item[0].decode()

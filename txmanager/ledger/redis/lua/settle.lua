@@ -1,20 +1,26 @@
 -- settle: store outcomes, each once, and leave the queue.
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6.. record (hash)
--- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  then per outcome: id, life, status, allowed states,
---        outcome (json), landed attempt name | "", error code, tx hash, number of deaths, then per death: name, proof
+-- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  5 "unseen" if no chain shows some of the ends | ""
+--        then per outcome: id, life, status, allowed states, outcome (json), landed attempt name | "", error code,
+--        tx hash, number of deaths, then per death: name, proof
 -- Reply  {"ok", {"settled", status, at} | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
---        {"fenced", owner, epoch}
+--        {"rolled_back", stored, found} | {"fenced", owner, epoch}
 -- Why    a worker that paused past its lease must not overwrite its successor's result
 --@include _time
 --@include _decimal
 --@include _fence
+--@include _replication
 --@include _event
 --@include _finish
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
+if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it remembers of the attempts
+  local stored, found = redis.call('HGET', KEYS[1], 'replid'), replication_id()
+  if stored ~= found then return {'rolled_back', stored, found} end
+end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
-local replies, at, now, finals, sids = {'ok'}, 5, digits(clock()), {}, {}
+local replies, at, now, finals, sids = {'ok'}, 6, digits(clock()), {}, {}
 
 local function proven(key, name, status, deaths, landed)
   if name ~= '' then return status ~= 'cancelled' and landed and string.match(landed, '^(%a+)') ~= 'noop' end
