@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, POOL
 from tests.ledger.twins import Side, Twins
 from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry, Member, Settlement, WriteAhead
@@ -328,6 +329,19 @@ class Walk(RuleBasedStateMachine):
 
         self.twins.ask("expire", question)
 
+    # -- monitors and gaps
+
+    def fill(self, data: st.DataObject, nonces: list[int], forget: list[int]) -> None:
+        fence = self.fence(data)
+        attempts, done = [noop(n) for n in nonces], [noop(n).name for n in forget]
+        self.twins.ask("fill", lambda s: s.ledger.fill(fence, attempts, done))
+
+    def watch(self, lane: str, name: str) -> None:
+        async def question(s: Side) -> object:
+            return await s.ledger.check(lane, name, "stuck"), await s.ledger.pending(lane)
+
+        self.twins.ask("watch", question)
+
     # -- ends
 
     @rule(lane=lanes, twice=st.booleans())
@@ -395,6 +409,7 @@ class Walk(RuleBasedStateMachine):
         self.twins.ask("views", question)
 
 
+fillable = st.lists(st.sampled_from([9, BASE - 1, BASE, BASE + 1]), max_size=2, unique=True)
 RARELY: dict[Callable[..., None], list[st.SearchStrategy[Any] | None]] = {
     Walk.move: [keys, lives, lanes, lanes],
     Walk.alias: [keys, keys, variants],
@@ -411,6 +426,8 @@ RARELY: dict[Callable[..., None], list[st.SearchStrategy[Any] | None]] = {
     Walk.unfinished: [None],
     Walk.append: [keys, lanes, lives, ages],
     Walk.claim: [keys, variants, lanes, lives],
+    Walk.fill: [None, fillable, fillable],
+    Walk.watch: [st.sampled_from([*LANES, KEYLESS, "near:net:never:1"]), st.sampled_from(["m:1", "m:2"])],
     Walk.keyless: [],
     Walk.times_are_over: [],
     Walk.lands: [st.sampled_from([7, 9, 10, 12])],
