@@ -147,10 +147,10 @@ class Anvil(Machine):
         file = self.directory / "state.json"
         return file.stat().st_mtime_ns if file.exists() else 0
 
-    def transactions(self, address: str) -> list[dict[str, Any]]:
-        """Every transaction of the address on the chain, in chain order."""
+    def transactions(self, address: str, since: int = 0) -> list[dict[str, Any]]:
+        """Every transaction of the address on the chain, in chain order, from the block `since` on."""
         found = []
-        for height in range(self.number("eth_blockNumber") + 1):
+        for height in range(since, self.number("eth_blockNumber") + 1):
             block = self.rpc("eth_getBlockByNumber", hex(height), True)
             found += [tx for tx in block["transactions"] if tx["from"] == address]
         return found

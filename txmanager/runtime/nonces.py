@@ -195,11 +195,11 @@ class Nonces:
             self._log.warning("chain not counted", lane=place.lane, error=str(error))
             return None, None
 
-    async def count(self, desk: Desk, address: str) -> tuple[int, int]:
-        """Asked once for all callers of the moment."""
+    async def count(self, desk: Desk, address: str, *, fresh: bool = False) -> tuple[int, int]:
+        """Asked once for all callers of the moment; `fresh` believes no earlier answer."""
         key, loop = desk.chain.lane(address), asyncio.get_running_loop()
         known = self._counts.get(key)
-        if known is not None and loop.time() - known[0] < _FRESH_S:
+        if known is not None and not fresh and loop.time() - known[0] < _FRESH_S:
             return known[1]
         asking = self._asking.get(key)
         if asking is None:

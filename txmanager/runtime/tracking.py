@@ -110,6 +110,6 @@ class Watch:
 
     async def _chain(self, desk: Desk, address: str) -> int | None:
         try:
-            return (await self._nonces.count(desk, address))[0]
+            return (await self._nonces.count(desk, address, fresh=True))[0]
         except (Unavailable, Busy):
             return None
