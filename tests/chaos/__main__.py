@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tests.chaos import report
@@ -117,6 +117,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="every fault a few times, in three minutes (QUICK=1)")
     parser.add_argument("--scene", action="append", help="only this scene; may be repeated (SCENE=cluster)")
     parser.add_argument("--abreast", type=int, default=2, help="scenes at a time (default: 2)")
+    parser.add_argument("--limit-s", type=float, help="strike for so long in a scene at most, and judge that")
     parser.add_argument("--write", type=Path, help="where the page goes (a full run: docs/reliability.md)")
     told = parser.parse_args()
     chosen = scenes(told.seed, quick=told.quick)
@@ -124,7 +125,12 @@ def main() -> int:
     for name in told.scene or ():
         if name not in names:
             parser.error(f"--scene: there is no {name!r}; one of {', '.join(names)}")
+    if told.limit_s is not None:
+        chosen = [replace(spec, limit_s=told.limit_s) for spec in chosen]
     run = Run(told.seed, told.quick, [Played(spec) for spec in chosen if not told.scene or spec.name in told.scene])
+    more = [f"--abreast {told.abreast}"] if told.abreast != 2 else []
+    more += [f"--limit-s {told.limit_s:g}"] if told.limit_s is not None else []
+    run.command = f"make chaos SEED={told.seed}" + (f' ARGS="{" ".join(more)}"' if more else "")
     whole = asyncio.run(perform(run, told.abreast))
     for part in (report.goals(run), report.faults(run), report.promises(run)):
         print(part, end="\n\n")

@@ -56,6 +56,7 @@ class Run:
     took_s: float = 0.0
     processor_s: float = 0.0
     load_before: float = 0.0
+    command: str = "make chaos"
 
     @property
     def counts(self) -> Counter[str]:
@@ -165,6 +166,7 @@ def page(run: Run, day: str) -> str:
         day=day,
         commit=commit(),
         seed=run.seed,
+        command=run.command,
         machine=machine(),
         minutes=f"{run.took_s / 60:.1f}",
         processor=f"{run.processor_s / 60:.1f}",

@@ -50,7 +50,7 @@ def test_a_full_run_is_planned_to_reach_every_goal() -> None:
 
 
 def test_the_page_names_what_was_broken() -> None:
-    run = Run(7, False, [Played(spec) for spec in scenes(7, quick=False)])
+    run = Run(7, False, [Played(spec) for spec in scenes(7, quick=False)], command="make chaos SEED=7")
     run.scenes[0].result = {"violations": ["1.000 k1 took effect 2 times", "0.000 k2 was acknowledged and is lost"]}
     written = page(run, "2026-01-01")
     assert "**1 / 1 / 0** lost / duplicated / reordered" in written

@@ -267,6 +267,7 @@ def _operated(evidence: Checked, memory: _Memory, fact: Operated) -> None:
             memory.nonces.pop((attempt.lane, attempt.nonce), None)
             memory.firsts.discard((attempt.id, attempt.life))
     memory.last_first.pop(fact.lane, None)
+    memory.last_sent.pop(fact.lane, None)
 
 
 def _broke(evidence: Checked, memory: _Memory, fact: Broke) -> None:
