@@ -15,7 +15,16 @@ import structlog
 
 from txmanager.core.chain import Chain, NonceView
 from txmanager.core.decide import Policy
-from txmanager.core.errors import Busy, Fenced, KeyMissing, RolledBack, TxManagerError, Unavailable, Unconfirmed
+from txmanager.core.errors import (
+    Busy,
+    Fenced,
+    KeyMissing,
+    NotAllowed,
+    RolledBack,
+    TxManagerError,
+    Unavailable,
+    Unconfirmed,
+)
 from txmanager.core.ledger import Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Record
 from txmanager.core.states import LaneState
