@@ -587,3 +587,11 @@ def rolled_back_flights_are_not_tracked() -> Sequence[Patch]:
 @mutant("a re-sign whose probe got no answer counts as refused: newer intents follow it")
 def no_answer_is_a_refusal() -> Sequence[Patch]:
     return [patch.object(runtime_sender, "NO_WORD", ())]
+
+
+@mutant("an owner whose lane is closed under it takes the refusal for a fault of its own")
+def breaks_when_its_lane_is_closed() -> Sequence[Patch]:
+    async def stop(self: OwnedLane, state: LaneState, reason: str, evidence: Mapping[str, Any]) -> Any:
+        return await self.context.ledger.set_lane(self.id, state, reason, evidence, fence=self.fence)
+
+    return [patch.object(OwnedLane, "_stop", stop)]

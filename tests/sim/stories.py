@@ -16,6 +16,8 @@ from tests.sim.loop import Stuck, VirtualLoop, ordered_task_groups
 from tests.sim.nodes import decoded_once
 from tests.sim.plan import Event, Plan, draw
 from tests.sim.world import World
+from txmanager.core.models import Fence, Record
+from txmanager.core.states import LaneState
 from txmanager.devnet import params
 from txmanager.devnet.model import Transfer, Tx
 from txmanager.rpc.errors import TimedOut
@@ -175,6 +177,25 @@ def inherited_from_an_owner_that_was_cut_off(seat: float) -> Story:
     return Story(replace(QUIET, intents=1, vouches=True, events=events), [1.0])
 
 
+def closed_under_its_owner() -> Story:
+    """A new owner is about to quarantine its lane, and an operator closes it, empty, a moment before."""
+
+    def begin(world: World) -> None:
+        unfinished = world.ledger.unfinished
+
+        async def closing(fence: Fence) -> list[Record]:
+            answer = await unfinished(fence)
+            if world.tampered:
+                for state in (LaneState.DRAINING, LaneState.CLOSED):
+                    world.ledger.stores[fence.lane].set_state(state, "operator", {}, None)
+            return answer
+
+        world.ledger.unfinished = closing  # type: ignore[method-assign]
+
+    events = (Event("kill", 5.0, 0.0, 0.0), Event("foreign_use", 5.1, 0.0, 0.0))
+    return Story(replace(QUIET, workers=1, intents=1, events=events), [1.0], begin)
+
+
 STORIES: dict[str, list[Story]] = {
     "former_owner_vouches": [rolled_back_behind_a_frozen_owner(seat) for seat in (0.0, 0.9)],
     "clock_set_back_stops_the_asking": [Story(lost_before_the_clock_is_set_back(), [4.0, 4.1])],
@@ -184,6 +205,7 @@ STORIES: dict[str, list[Story]] = {
     "unconfirmed_write_ahead_is_sent_by_the_next_owner": [
         inherited_from_an_owner_that_was_cut_off(seat) for seat in (0.0, 0.9)
     ],
+    "breaks_when_its_lane_is_closed": [closed_under_its_owner()],
     "cursor_moved_is_tried_again": [cursor_moved_by_a_stranger()],
 }
 """By the mutant that each is about."""

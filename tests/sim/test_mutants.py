@@ -10,6 +10,7 @@ from tests.sim.mutants import MUTANTS
 QUICK = [
     "accepted_before_it_is_durable",
     "append_twice",
+    "breaks_when_its_lane_is_closed",
     "broadcast_before_write_ahead",
     "cancel_races_the_write_ahead",
     "cancelled_in_a_full_window_waits",
