@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.chaos import report
 from tests.chaos.plan import scenes
+from tests.chaos.play import KEEP
 from tests.chaos.report import Played, Run
 from tests.chaos.seats import ENVIRONMENT, ROOT
 
@@ -58,7 +59,7 @@ class Stage:
                 told,
                 stdout=asyncio.subprocess.PIPE,
                 cwd=ROOT,
-                env=ENVIRONMENT,
+                env={**ENVIRONMENT, **_kept()},
                 start_new_session=True,  # Ctrl-C comes to us alone, and we end it
                 limit=1 << 24,
             )
@@ -91,6 +92,10 @@ class Stage:
         print(f"{clear}{report.progress(self.run)}", end=end, file=sys.stderr, flush=True)
 
 
+def _kept() -> dict[str, str]:
+    return {KEEP: os.environ[KEEP]} if KEEP in os.environ else {}
+
+
 async def perform(run: Run, abreast: int) -> bool:
     """Whether it was played to the end."""
     stage = Stage(run, abreast)
@@ -118,6 +123,7 @@ def main() -> int:
     parser.add_argument("--scene", action="append", help="only this scene; may be repeated (SCENE=cluster)")
     parser.add_argument("--abreast", type=int, default=2, help="scenes at a time (default: 2)")
     parser.add_argument("--limit-s", type=float, help="strike for so long in a scene at most, and judge that")
+    parser.add_argument("--keep", type=Path, help="where logs and journals of a scene with findings go")
     parser.add_argument("--write", type=Path, help="where the page goes (a full run: docs/reliability.md)")
     told = parser.parse_args()
     chosen = scenes(told.seed, quick=told.quick)
@@ -125,6 +131,8 @@ def main() -> int:
     for name in told.scene or ():
         if name not in names:
             parser.error(f"--scene: there is no {name!r}; one of {', '.join(names)}")
+    if told.keep is not None:
+        os.environ[KEEP] = str(told.keep.resolve())
     if told.limit_s is not None:
         chosen = [replace(spec, limit_s=told.limit_s) for spec in chosen]
     run = Run(told.seed, told.quick, [Played(spec) for spec in chosen if not told.scene or spec.name in told.scene])

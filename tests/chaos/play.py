@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
-import time
+from pathlib import Path
 from typing import Any
 
 from tests.chaos.plan import SceneSpec
@@ -19,6 +20,8 @@ from tests.chaos.scene import Scene
 from tests.servers.processes import make_folder, remove_folder
 
 _EVERY_S = 0.5
+KEEP = "CHAOS_KEEP"
+"""Names the folder where logs and journals of a scene with findings go; otherwise they go with the scene."""
 
 
 def say(**told: Any) -> None:
@@ -37,18 +40,18 @@ async def main(spec: SceneSpec) -> int:
                 telling.cancel()
                 _counts(scene)
         kept = bool(result["violations"])
-        say(result={**result, "logs": str(folder) if kept else ""})
+        say(result=result)
         return 1 if kept else 0
     except asyncio.CancelledError:
         say(stopped=True)
         return 130
     except BaseException as error:
         kept = True
-        say(broke=f"{type(error).__name__}: {error}", logs=str(folder))
+        say(broke=f"{type(error).__name__}: {error}")
         return 1
     finally:
-        if kept and os.environ.get("CHAOS_KEEP"):
-            os.rename(folder, f"{os.environ['CHAOS_KEEP']}/{spec.name}-{int(time.time())}")
+        if kept and (keep := os.environ.get(KEEP)):
+            shutil.copytree(folder, Path(keep) / f"{spec.name}-{spec.seed}", dirs_exist_ok=True)
         remove_folder(folder)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.chaos import evidence
+from tests.chaos.blocks import SeenChain
 from tests.chaos.crowd import POOL, Crowd
 from tests.chaos.ground import Ground, lay
 from tests.chaos.plan import ANYWHERE, SceneSpec, Script, draw
@@ -279,11 +280,11 @@ scopes = ["submit", "read", "operate"]
         return found
 
     async def judge(self) -> dict[str, Any]:
-        before = await asyncio.to_thread(lambda: evidence.SeenChain().read(self.devnet).paid())
+        before = await asyncio.to_thread(lambda: SeenChain().read(self.devnet).paid())
         await self.crowd.replay()
         await self._until_settled()  # what a roll-back took is accepted anew
         records = await self.records()
-        chain = await asyncio.to_thread(lambda: evidence.SeenChain().read(self.devnet))
+        chain = await asyncio.to_thread(lambda: SeenChain().read(self.devnet))
         checked = evidence.judge(
             lines=evidence.read_journals(self.folder),
             more=[*self.facts, *self.crowd.facts],
@@ -314,7 +315,7 @@ scopes = ["submit", "read", "operate"]
             "lanes": {lane.id[-6:]: f"{lane.state} {lane.reason}" for lane in await self.ledger.lanes()},
         }
 
-    def _paid_twice(self, chain: evidence.SeenChain, before: dict[int, int]) -> list[str]:
+    def _paid_twice(self, chain: SeenChain, before: dict[int, int]) -> list[str]:
         """The chain alone, whatever the ledger says: no amount twice, none that nobody asked for, none by a replay."""
         paid = {amount: times for amount, times in chain.paid().items() if amount}  # a no-op pays nothing
         twice = [f"{amount} took effect {times} times on chain" for amount, times in paid.items() if times > 1]
