@@ -15,20 +15,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tests.sim import logs
+from tests.sim.cast import (
+    EPOCH_MS,
+    FUNDER,
+    GENESIS,
+    LANES,
+    POOL,
+    RECEIVER,
+    RELAYER,
+    SIGNER_OF_FUNDER,
+    SIGNERS,
+    Seat,
+)
 from tests.sim.checker import Checked, blocked_by_holds, check
 from tests.sim.faults import Faults
-from tests.sim.history import Answered, Broke, History, Operated
+from tests.sim.history import Answered, Broke, History
 from tests.sim.ledger import SimLedger, few_homes
 from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, ordered_task_groups
 from tests.sim.nodes import Nodes, SimNetwork, SimRpc, decoded_once
-from tests.sim.plan import Event, Plan
-from txmanager.chains.near import LaneId, NearChain, NearNetwork, PublicKey
+from tests.sim.plan import Plan
+from tests.sim.strikes import Strikes
+from txmanager.chains.near import NearChain, NearNetwork
 from txmanager.core.decide import Policy
-from txmanager.core.errors import NotAllowed, NotFound, TxManagerError, Unavailable
+from txmanager.core.errors import NotAllowed, NotFound, TxManagerError
 from txmanager.core.models import Attempt, Intent, LaneSpec, Record, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.devnet import fees
-from txmanager.devnet.genesis import Genesis
 from txmanager.devnet.model import Account, Transfer, Tx
 from txmanager.devnet.network import Config
 from txmanager.runtime.lane import HELD, REBASELINE
@@ -36,17 +48,8 @@ from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
 from txmanager.runtime.sweeper import Sweeper
 from txmanager.runtime.worker import Service, Timing, Worker
-from txmanager.signing import Ed25519Signer, Secret
 
-POOL = "pool"
-EPOCH_MS = 1_700_000_000_000
 HEAL_S = 240.0
-_KEYS = 5
-GENESIS = Genesis.from_seed(0, accounts=3, keys=_KEYS)
-RELAYER, RECEIVER, FUNDER = GENESIS.users
-SIGNERS = [Ed25519Signer.parse(Secret(pair.private_key)) for pair in RELAYER.keys]
-LANES = [str(LaneId("sim", RELAYER.account_id, PublicKey.parse(s.public_key))) for s in SIGNERS[:-1]]
-ADMIN = SIGNERS[-1]
 METRICS = Metrics()
 
 
@@ -61,17 +64,6 @@ class Result:
     virtual_s: float = 0.0
     lines: list[str] | None = None
     digest: int = 0
-
-
-@dataclass(slots=True)
-class _Seat:
-    """A worker's place: who sits there changes with every restart."""
-
-    number: int
-    generation: int = 0
-    process: Process | None = None
-    worker: Worker | None = None
-    closed_until: float = 0.0
 
 
 def run(plan: Plan, *, verbose: bool = False) -> Result:
@@ -103,7 +95,7 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
     return Result(plan, violations, faults.struck, faults.cells, ends, loop.steps, loop.time(), history.lines, digest)
 
 
-class World:
+class World(Strikes):
     def __init__(self, plan: Plan, loop: VirtualLoop, history: History) -> None:
         self.plan, self.loop, self.history = plan, loop, history
         self.rng = random.Random(f"world:{plan.seed}")
@@ -134,7 +126,7 @@ class World:
         self.nodes = Nodes(loop, self.network)
         history.may_land = self._may_land
         self.served = plan.lanes
-        self.seats = [_Seat(n) for n in range(plan.workers)]
+        self.seats = [Seat(n) for n in range(plan.workers)]
         self.producers = [Process(loop, f"p{n}") for n in range(plan.producers)]
         self.clients = [self._client(process) for process in self.producers]
         self.intents = [self._intent(n) for n in range(plan.intents)]
@@ -183,7 +175,7 @@ class World:
         rng = random.Random(f"{process.name}:{self.plan.seed}:{self.rng.random()}")
         return Producer(self.ledger, new_life=lambda: f"{rng.getrandbits(64):016x}")
 
-    def _start(self, seat: _Seat) -> None:
+    def _start(self, seat: Seat) -> None:
         if seat.closed_until > self.loop.time() and not self.healing:
             self.loop.later(seat.closed_until - self.loop.time() + 0.001, self._start, seat)
             return
@@ -194,10 +186,10 @@ class World:
         seat.process = Process(self.loop, name, lambda _: self._died(seat))
         seat.process.spawn(self._work(seat, seat.process))
 
-    def _died(self, seat: _Seat) -> None:
+    def _died(self, seat: Seat) -> None:
         self.loop.later(0.2 + 6.0 * self.rng.random() ** 2, self._start, seat)
 
-    async def _work(self, seat: _Seat, process: Process) -> None:
+    async def _work(self, seat: Seat, process: Process) -> None:
         try:
             seat.worker = self._worker(seat, process)
             await seat.worker.run()
@@ -207,7 +199,7 @@ class World:
             self.history.note(Broke(self.loop.time(), f"worker ended: {type(error).__name__}: {error}"))
         process.kill()
 
-    def _worker(self, seat: _Seat, process: Process) -> Worker:
+    def _worker(self, seat: Seat, process: Process) -> Worker:
         plan = self.plan
         rng = random.Random(f"{process.name}:{seat.generation}:{plan.seed}")
         settings = NearNetwork(plan.validity, plan.epoch_blocks, head_fresh_s=1.0, head_max_age_s=4.0, scan_blocks=400)
@@ -402,267 +394,6 @@ class World:
         for pool in self.network.pools:
             pool.add(tx)
 
-    # -- events at a moment
-
-    def _strike(self, event: Event) -> None:
-        if not self.healing and getattr(self, f"_on_{event.kind}")(event) is not False:
-            self.faults.note(event.kind, "timed")
-
-    def _seat(self, event: Event) -> _Seat:
-        return self.seats[int(event.a * len(self.seats))]
-
-    def _lane(self, event: Event) -> str:
-        return LANES[int(event.a * self.served)]
-
-    def _on_kill(self, event: Event) -> bool | None:
-        process = self._seat(event).process
-        if process is None or process.life is Life.DEAD:
-            return False
-        process.kill()
-        return None
-
-    def _on_everybody_down(self, event: Event) -> None:
-        until = self.loop.time() + 5.0 + 25.0 * event.b
-        for seat in self.seats:
-            seat.closed_until = until
-            if seat.process is not None:
-                seat.process.kill()
-
-    def _on_freeze(self, event: Event) -> bool | None:
-        process = self._seat(event).process
-        if process is None or process.life is not Life.RUNNING:
-            return False
-        self._freeze(process, event.b)
-        return None
-
-    def _on_graceful_restart(self, event: Event) -> bool | None:
-        worker = self._seat(event).worker
-        if worker is None:
-            return False
-        worker.stop()
-        return None
-
-    def _on_worker_clock_jump(self, event: Event) -> bool | None:
-        by_ms = int((event.b - 0.5) * 2 * 3_600_000)
-        if event.a >= 1.0:  # every clock, those of processes to come as well
-            self.workers_offset_ms += by_ms
-            return None
-        process = self._seat(event).process
-        if process is None:
-            return False
-        process.clock_offset_ms += by_ms
-        return None
-
-    def _on_server_clock_jump(self, event: Event) -> None:
-        self.server_offset_ms += int((event.b - 0.3) * 40_000)
-
-    def _on_ledger_restart(self, event: Event) -> None:
-        self.ledger.stop()
-        self.loop.later(0.1 + 6.0 * event.b, self._ledger_up)
-
-    def _ledger_up(self) -> None:
-        if self.ledger.down:
-            self.ledger.start()
-
-    def _on_roll_back(self, event: Event) -> bool | None:
-        if len(self.ledger.stores) < self.served:
-            return False  # to a time before the lanes: that ledger was not rolled back, it is another one
-        snapshot = self.ledger.snapshot()
-
-        def back() -> None:
-            if not self.healing:
-                self.ledger.start(snapshot)
-
-        def down() -> None:
-            if not self.healing:
-                self.ledger.stop()
-
-        self.loop.later(0.2 + 6.0 * event.a, down)
-        self.loop.later(0.3 + 6.0 * event.a + 2.0 * event.b, back)
-        return None
-
-    def _on_replica_cut(self, event: Event) -> bool | None:
-        """The replica hears nothing for a while; then it hears all of it."""
-        if self.ledger.cut_off:
-            return False
-        self.ledger.cut_off = True
-
-        def mend() -> None:
-            self.ledger.cut_off = False
-
-        self.loop.later(0.1 + 4.0 * event.b, mend)
-        return None
-
-    def _on_failover(self, event: Event) -> bool | None:
-        """The replica hears nothing more, the server dies, and the replica takes its place."""
-        if self.ledger.cut_off:
-            return False
-        replica = self.ledger.snapshot()
-        self.ledger.cut_off = True
-
-        def down() -> None:
-            if not self.healing:
-                self.ledger.stop()
-
-        def promoted() -> None:
-            if not self.healing:
-                self.ledger.fail_over(replica)
-
-        self.loop.later(0.05 + 5.0 * event.a, down)
-        self.loop.later(0.1 + 5.0 * event.a + 2.0 * event.b, promoted)
-        return None
-
-    def _on_node_lag(self, event: Event) -> None:
-        node = int(event.a * self.network.config.nodes)
-        self.network.stuck_at[node] = self.network.chain.blocks[-1].height
-        self.loop.later(1.0 + 12.0 * event.b, self.network.stuck_at.pop, node, None)
-
-    def _on_stall(self, event: Event) -> None:
-        self.nodes.stalled = True
-
-        def go_on() -> None:
-            if self.nodes.stalled:
-                self.nodes.stalled = False
-                self.network.resume(self.loop.time() * 1000)
-
-        self.loop.later(1.0 + 10.0 * event.b, go_on)
-
-    def _on_reorg(self, event: Event) -> None:
-        self.network.reorg(1 + int(event.b * 2))
-
-    def _on_foreign_use(self, event: Event) -> bool | None:
-        lane = self._lane(event)
-        store = self.ledger.stores.get(lane)
-        if store is None or store.cursor is None:
-            return False
-        self.tampered.add(lane)
-        self.history.note(Operated(self.loop.time(), "foreign_use", lane))
-        self.network.foreign_use(RELAYER.account_id, SIGNERS[LANES.index(lane)].public_key, by=1 + int(event.b * 3))
-        return None
-
-    def _on_funds_gone(self, event: Event) -> None:
-        account: Account = self.network.chain.state.get((RELAYER.account_id,))
-        left = account.storage_usage * 10**19 + fees.NEAR // 10_000
-        self._pay(RELAYER.account_id, ADMIN.public_key, RECEIVER.account_id, account.amount - left - fees.NEAR // 1000)
-        self.loop.later(2.0 + 15.0 * event.b, self._fund)
-
-    def _set_lane(self, lane: str, state: LaneState, reason: str) -> None:
-        async def carry_out() -> None:
-            with contextlib.suppress(NotAllowed, NotFound):
-                await self.ledger.set_lane(lane, state, reason)
-
-        self.loop.create_task(carry_out(), context=self.loop.outside)
-
-    def _on_lane_pause(self, event: Event) -> bool | None:
-        lane = self._lane(event)
-        store = self.ledger.stores.get(lane)
-        if store is None or store.state not in (LaneState.ACTIVE, LaneState.DRAINING):
-            return False
-        self._set_lane(lane, LaneState.PAUSED, "operator")
-
-        def resume() -> None:
-            now = self.ledger.stores[lane]
-            if now.state is LaneState.PAUSED and now.reason == "operator":
-                self._set_lane(lane, LaneState.ACTIVE, "")
-
-        self.loop.later(1.0 + 10.0 * event.b, resume)
-        return None
-
-    def _on_lane_drain(self, event: Event) -> bool | None:
-        lane = self._lane(event)
-        store = self.ledger.stores.get(lane)
-        if store is None or store.state is not LaneState.ACTIVE:
-            return False
-        self._set_lane(lane, LaneState.DRAINING, "operator")
-        if event.b < 0.7:
-
-            def undrain() -> None:
-                if self.ledger.stores[lane].state is LaneState.DRAINING:
-                    self._set_lane(lane, LaneState.ACTIVE, "")
-
-            self.loop.later(1.0 + 12.0 * event.b, undrain)
-        return None
-
-    def _on_lane_close(self, event: Event) -> bool | None:
-        """Drain a lane, and close it as soon as the ledger allows it; some other lane must stay."""
-        lane = self._lane(event)
-        store = self.ledger.stores.get(lane)
-        others = [s for name, s in self.ledger.stores.items() if name != lane and s.state is LaneState.ACTIVE]
-        if store is None or not others or store.state not in (LaneState.ACTIVE, LaneState.DRAINING):
-            return False
-        self._set_lane(lane, LaneState.DRAINING, "operator")
-
-        def close() -> None:
-            if self.ledger.stores[lane].state is LaneState.DRAINING and not self.healing:
-                self._set_lane(lane, LaneState.CLOSED, "operator")
-                self.loop.later(0.1, close)
-
-        self.loop.later(0.5 + 5.0 * event.b, close)
-        return None
-
-    def _on_lane_add(self, event: Event) -> bool | None:
-        if self.served >= self.plan.lanes + self.plan.spare_lanes:
-            return False
-        self.served += 1
-        for number, seat in enumerate(self.seats):  # a roll-out: one after the other
-            if seat.worker is not None:
-                self.loop.later(number * 3.0 * event.b, seat.worker.stop)
-        return None
-
-    def _on_cancel(self, event: Event) -> bool | None:
-        n = int(event.a * len(self.intents))
-        process = self.producers[int(event.b * len(self.producers))]
-        if process.life is Life.DEAD:
-            return False
-
-        async def cancel() -> None:
-            """Asked until it is answered: whoever was told 'cancelled' may rely on it."""
-            for _ in range(8):
-                try:
-                    record = await self.ledger.cancel(self.intents[n].id)
-                except Unavailable:
-                    await asyncio.sleep(0.4)
-                except TxManagerError:
-                    return
-                else:
-                    self._answered(process.name, record, accepted=False)
-                    return
-
-        process.spawn(cancel())
-        return None
-
-    def _on_retry_now(self, event: Event) -> bool | None:
-        n = int(event.a * len(self.intents))
-        if self.arrivals[n] > self.loop.time():
-            return False
-        producer = int(event.b * len(self.producers))
-        self._call(n, producer)
-        if self.producers[producer].life is not Life.DEAD:
-            self.producers[producer].spawn(self._look(self.producers[producer], n))
-        return None
-
-    async def _look(self, process: Process, n: int) -> None:
-        """A caller that only asks what became of its key."""
-        with contextlib.suppress(TxManagerError):
-            record = await self.ledger.read(self.intents[n].id)
-            if record is not None:
-                self._answered(process.name, record, accepted=False)
-
-    def _on_producer_crash(self, event: Event) -> bool | None:
-        n = int(event.a * len(self.producers))
-        if self.producers[n].life is Life.DEAD:
-            return False
-        self.producers[n].kill()
-        self.loop.later(0.5 + 5.0 * event.b, self._revive, n)
-        return None
-
-    def _on_rebaseline(self, event: Event) -> bool:
-        """Only says that an operator will vouch in the end."""
-        return False
-
-    def _on_resolve_held(self, event: Event) -> bool:
-        return False
-
     # -- the questions
 
     async def _ask_all(self) -> None:
@@ -695,6 +426,3 @@ class World:
             damaged=self.damaged,
             landed=self.history.landed,
         )
-
-
-SIGNER_OF_FUNDER = FUNDER.keys[0].public_key
