@@ -1,0 +1,63 @@
+"""What outlives a server: roll-backs and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from tests.sim.ledger import SimLedger
+from tests.sim.mutants.registry import Patch, mutant
+from txmanager.core.ledger import WriteAhead
+from txmanager.core.models import Fence, Record
+from txmanager.ledger.memory import ledger as memory_ledger
+from txmanager.runtime.lane import OwnedLane
+from txmanager.runtime.sender import Sender
+
+
+@mutant("a rolled-back ledger is trusted: what it forgot is signed again")
+def resign_after_a_roll_back() -> Sequence[Patch]:
+    original = OwnedLane._check_history
+
+    async def trust(self: OwnedLane, lane: Any, remembered: Any) -> None:
+        self.context.ledger.vouches = True  # type: ignore[misc]
+        await original(self, lane, remembered)
+
+    return [patch.object(OwnedLane, "_check_history", trust)]
+
+
+@mutant("an owner whose lease lapsed vouches for a rolled-back ledger by what it remembers")
+def former_owner_vouches() -> Sequence[Patch]:
+    known: dict[tuple[int, str], Any] = {}
+    record, check = Sender._record, OwnedLane._check_history
+
+    async def remember(self: Sender, writes: Sequence[WriteAhead]) -> bool:
+        done = await record(self, writes)
+        lane = self._lane
+        if done:
+            lane.signed_upto = writes[-1].stream_id
+        known[id(lane.context), lane.id] = lane.footing
+        return done
+
+    async def recall(self: OwnedLane, lane: Any, footing: Any) -> None:
+        await check(self, lane, footing or known.get((id(self.context), self.id)))
+
+    return [patch.object(Sender, "_record", remember), patch.object(OwnedLane, "_check_history", recall)]
+
+
+@mutant("a caller is told 'cancelled' by a server that no replica follows")
+def told_before_it_is_durable() -> Sequence[Patch]:
+    return [patch.object(memory_ledger, "_unsure", lambda read: False)]
+
+
+@mutant("a successor sends what its predecessor wrote ahead and no replica has")
+def unconfirmed_write_ahead_is_sent_by_the_next_owner() -> Sequence[Patch]:
+    async def unfinished(self: SimLedger, fence: Fence) -> list[Record]:
+        return await self._step("unfinished", lambda _: self._fenced(fence).unfinished(fence))
+
+    return [patch.object(SimLedger, "unfinished", unfinished)]
+
+
+@mutant("WAIT counts after a replay that wrote nothing: it has nothing to wait for, and confirms at once")
+def wait_after_a_replay_that_wrote_nothing() -> Sequence[Patch]:
+    return [patch.object(SimLedger, "waits_for_replicas", lambda self, wrote: wrote)]

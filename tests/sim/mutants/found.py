@@ -1,0 +1,107 @@
+"""What schedules found once, put in again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from tests.sim.mutants.registry import Patch, deciding_instead, mutant
+from txmanager.core import decide as deciding
+from txmanager.core.decide import Observation, Step, Wait
+from txmanager.core.models import Purpose, Record
+from txmanager.core.states import LaneState
+from txmanager.runtime import sender as runtime_sender
+from txmanager.runtime import tracker as runtime_tracker
+from txmanager.runtime.lane import OwnedLane
+from txmanager.runtime.sender import Sender
+from txmanager.runtime.worker import Worker
+
+
+@mutant("a worker whose lane ended by itself during a renewal dies of it")
+def worker_dies_with_its_lane() -> Sequence[Patch]:
+    async def give_back(self: Worker, lane: str) -> None:
+        held = self._held.pop(lane)
+        await asyncio.sleep(0)
+        held.task.cancel()
+        await asyncio.gather(held.task, return_exceptions=True)
+        await self._release(held.lane)
+
+    async def release(self: Worker, lane: OwnedLane) -> None:
+        self._held.pop(lane.id)
+        await self._ledger.release(lane.fence)
+
+    return [patch.object(Worker, "_give_back", give_back), patch.object(Worker, "_release", release)]
+
+
+@mutant("what is cancelled in a full window waits for an intent that can never follow")
+def cancelled_in_a_full_window_waits() -> Sequence[Patch]:
+    def instead(record: Record, seen: Observation) -> Step | None:
+        noop = any(a.purpose is Purpose.NOOP for a in record.attempts)
+        stuck = record.cancel_requested and record.live and not noop and not seen.overtaken
+        on_chain = any(s.where in ("included", "final") for s in seen.sightings.values())
+        return Wait("killed by the next intent that lands") if stuck and not on_chain else None
+
+    return [deciding_instead(instead)]
+
+
+@mutant("a clock that is set back stops the asking after lost transactions")
+def clock_set_back_stops_the_asking() -> Sequence[Patch]:
+    def decide(record: Record, seen: Observation, policy: Any, traits: Any, now: int) -> Step:
+        return deciding.decide(record, replace(seen, sent_at=min(seen.sent_at, now)), policy, traits, now)
+
+    return [patch.object(runtime_tracker, "decide", decide)]
+
+
+@mutant("the no-op that kills a re-signed intent waits for that intent, which waits for it")
+def noop_waits_for_its_own_resign() -> Sequence[Patch]:
+    turn = Sender._turn
+
+    async def patient(self: Sender) -> bool:
+        solo = self._solo
+        if solo is None or solo.order is None:
+            return await turn(self)
+        order, solo.order = solo.order, None
+        try:
+            return await turn(self)
+        finally:
+            solo.order = order
+
+    return [patch.object(Sender, "_turn", patient)]
+
+
+@mutant("a cursor that does not fit the ledger's is tried again without pause and without end")
+def cursor_moved_is_tried_again() -> Sequence[Patch]:
+    quarantine = OwnedLane.quarantine
+
+    async def carefree(self: OwnedLane, reason: str, evidence: Mapping[str, Any]) -> None:
+        if reason != "cursor_moved":
+            await quarantine(self, reason, evidence)
+
+    return [patch.object(OwnedLane, "quarantine", carefree)]
+
+
+@mutant("what a roll-back put in flight again is not looked at by the owner that vouched for it")
+def rolled_back_flights_are_not_tracked() -> Sequence[Patch]:
+    obey = OwnedLane.obey
+
+    async def unheard(self: OwnedLane) -> None:
+        with patch.object(self.flying, "set"):
+            await obey(self)
+
+    return [patch.object(OwnedLane, "obey", unheard)]
+
+
+@mutant("a re-sign whose probe got no answer counts as refused: newer intents follow it")
+def no_answer_is_a_refusal() -> Sequence[Patch]:
+    return [patch.object(runtime_sender, "NO_WORD", ())]
+
+
+@mutant("an owner whose lane is closed under it takes the refusal for a fault of its own")
+def breaks_when_its_lane_is_closed() -> Sequence[Patch]:
+    async def stop(self: OwnedLane, state: LaneState, reason: str, evidence: Mapping[str, Any]) -> Any:
+        return await self.context.ledger.set_lane(self.id, state, reason, evidence, fence=self.fence)
+
+    return [patch.object(OwnedLane, "_stop", stop)]
