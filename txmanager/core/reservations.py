@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 
 from txmanager.core.models import IntentId
 
-FORGET_AFTER_MS = 3_600_000
-"""How long a token that is over is remembered, so that a late duplicate is told from a new one."""
+FORGET_AFTER_MS = 600_000
+"""How long a token that is over is remembered, so that a late duplicate is told from a new one. The scripts know it."""
 WAIT_ALIVE_MS = 10_000
 """Whoever waits for a turn asks again within this time, or loses the place in the line."""
 NONCE_LIMIT = 2**63 - 1
@@ -109,11 +109,10 @@ class Book:
 
     @property
     def gaps(self) -> list[int]:
-        """Numbers below the next one that nothing was sent for: what lies above them waits."""
-        if self.next_nonce is None:
-            return []
+        """Numbers that nothing was sent for and nobody holds, below some that were sent: those wait for them."""
         top = max((r.nonce for r in self.reserved if r.state == "sent"), default=-1)
-        return [nonce for nonce in self.reuse if nonce < top]
+        lapsed = [r.nonce for r in self.reserved if r.state == "reserved" and r.until <= self.at]
+        return sorted(nonce for nonce in (*self.reuse, *lapsed) if nonce < top)
 
 
 class Reservations(Protocol):

@@ -17,6 +17,8 @@ import structlog
 from txmanager.core.errors import (
     Busy,
     InvalidInput,
+    LaneClosed,
+    NoLane,
     NonceConflict,
     NotAllowed,
     NotFound,
@@ -244,9 +246,17 @@ class Nonces:
         await self._check_unused(place, given, intent.id)
         use = Use(token, given.nonce, given.hash)
         [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use))
+        if isinstance(result, NoLane):
+            raise await self._without_lane(place, given)
         if isinstance(result, TxManagerError):
             raise result
         return result
+
+    async def _without_lane(self, place: Place, given: Given) -> TxManagerError:
+        if await self.within(self._ledger.lane(place.lane)) is not None:
+            return LaneClosed(place.lane)
+        latest, _ = await self._counted(place)
+        return NonceConflict(f"nothing was ever reserved for {place.address}", latest, given.nonce)
 
     async def _check_unused(self, place: Place, given: Given, id: IntentId) -> None:
         """Tell at once what the lane would find out: the number is used on chain, and not by these bytes."""

@@ -63,6 +63,8 @@ class Sweeper:
         """(final records retired, claims that went)."""
         retired = 0
         for route in await self._ledger.routes():
+            if route.weight == 0:
+                await self._ledger.expire(route.lane)  # keyless: numbers that nobody used go to the next caller
             while records := await self._ledger.unretired(route.lane, _PAGE):
                 done = await self._ledger.retire(records)
                 retired += done

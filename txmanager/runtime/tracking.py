@@ -74,7 +74,7 @@ class Watch:
         self._nonces = nonces
 
     async def tracking(self, desk: Desk, lane: str, book: Book | None = None) -> list[Tracked]:
-        """Every transaction of a keyless lane that is pending, or ended within the last hour; by number, then age."""
+        """Every transaction of a keyless lane that is pending, or ended a few minutes ago; by number, then age."""
         book = book or await self._ledger.book(lane)
         ids = [(r.nonce, sent.id) for r in book.reserved for sent in r.sent]
         records = await asyncio.gather(*(self._ledger.read(id) for _, id in ids))
@@ -92,8 +92,9 @@ class Watch:
             book = await self._ledger.book(lane.id)
             found = await self.tracking(desk, lane.id, book)
             pending = tuple(one for one in found if one.status == "pending")
-            reserved, gaps, now = sum(r.state == "reserved" for r in book.reserved), book.gaps, book.at
-            gaps = [nonce for nonce in gaps if nonce >= max(chain or 0, book.chain_nonce)]
+            reserved = sum(r.state == "reserved" and r.until > book.at for r in book.reserved)
+            now = book.at
+            gaps = [nonce for nonce in book.gaps if nonce >= max(chain or 0, book.chain_nonce)]
         else:
             records = await self._ledger.pending(lane.id)
             pending, reserved = tuple(tracked(record, desk) for record in records), 0

@@ -17,7 +17,7 @@ import structlog
 
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
-from txmanager.core.errors import Fenced, LaneClosed, TxManagerError
+from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, TxManagerError
 from txmanager.core.ledger import Lease, Ledger, Member, Route
 from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
@@ -153,6 +153,10 @@ class Worker:
                 await self._ledger.register(self._services[lane].spec)
             except LaneClosed:
                 self._log.warning("lane is closed and not served", lane=lane)
+                del self._services[lane]
+            except NotAllowed as error:
+                # Its key is the callers' (or was ours before): signing beside them would collide.
+                self._log.error("lane is not served", lane=lane, why=str(error))
                 del self._services[lane]
 
         await self._in_groups(publish, list(self._services))

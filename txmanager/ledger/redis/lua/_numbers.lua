@@ -8,7 +8,7 @@ local function free(nonce)
   if not spent(nonce, lane[1], lane[2]) then redis.call('ZADD', KEYS[4], 0, padded(nonce)) end
 end
 local function over(token, entry, now)
-  keep(KEYS[2], KEYS[3], token, entry.nonce, 'over', entry.at, digits(now + 3600000), entry.sent)
+  keep(KEYS[2], KEYS[3], token, entry.nonce, 'over', entry.at, digits(now + 600000), entry.sent)
   redis.call('ZREM', KEYS[5], token)
   if redis.call('HGET', KEYS[1], 'turn') == token then redis.call('HDEL', KEYS[1], 'turn', 'turn_until') end
 end
@@ -24,7 +24,7 @@ local function expire(now)
       over(token, entry, now)
       moved = moved + 1
     elseif entry.state == 'sent' and not spent(entry.nonce, nil, lane[1]) then
-      redis.call('ZADD', KEYS[3], digits(now + 3600000), token) -- it may still land
+      redis.call('ZADD', KEYS[3], digits(now + 600000), token) -- it may still land
     else
       redis.call('HDEL', KEYS[2], token)
       redis.call('ZREM', KEYS[3], token)

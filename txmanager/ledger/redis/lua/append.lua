@@ -57,7 +57,7 @@ for i = 6, #KEYS do
     event(KEYS[3], id, 'queued', today, '', '')
     if ARGV[at + 7] ~= '' then
       local entry = held(KEYS[4], ARGV[at + 7])
-      keep(KEYS[4], KEYS[5], ARGV[at + 7], entry.nonce, 'sent', entry.at, digits(now + 3600000),
+      keep(KEYS[4], KEYS[5], ARGV[at + 7], entry.nonce, 'sent', entry.at, digits(now + 600000),
         entry.sent .. ' ' .. ARGV[at + 9] .. '=' .. id)
     end
     depth = depth + 1
