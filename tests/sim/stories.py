@@ -112,6 +112,18 @@ def mute(world: World, intent: int) -> None:
     world.nodes.answer = silent  # type: ignore[method-assign]
 
 
+def ponder(world: World, intent: int, seconds: float) -> None:
+    """A node takes its time to say what it thinks of these bytes."""
+    answer = world.nodes.answer
+
+    async def late(method: str, asked: Any, node: int, timeout_s: float) -> Any:
+        if method == "send_tx" and not world.healing and _pays(params.signed_tx(asked), intent):
+            await asyncio.sleep(seconds)
+        return await answer(method, asked, node, timeout_s)
+
+    world.nodes.answer = late  # type: ignore[method-assign]
+
+
 # -- the stories
 
 
@@ -153,6 +165,16 @@ def no_answer_about_a_resign() -> Story:
         mute(world, 0)
 
     return Story(replace(QUIET, workers=1, intents=3), [1.0, 1.1, 5.0], begin)
+
+
+def late_word_about_old_bytes() -> Story:
+    """Lost, asked about, overtaken, signed again and lost again; only then a node answers about the first bytes."""
+
+    def begin(world: World) -> None:
+        lose(world, 0, 2)
+        ponder(world, 0, 4.0)
+
+    return Story(replace(QUIET, workers=1, intents=3), [1.0, 5.2, 8.0], begin)
 
 
 def cursor_moved_by_a_stranger() -> Story:
@@ -201,6 +223,7 @@ STORIES: dict[str, list[Story]] = {
     "clock_set_back_stops_the_asking": [Story(lost_before_the_clock_is_set_back(), [4.0, 4.1])],
     "rolled_back_flights_are_not_tracked": [vouched_for_what_forgot_an_end()],
     "noop_waits_for_its_own_resign": [cancelled_after_a_lost_resign()],
+    "late_word_counts_for_the_resign": [late_word_about_old_bytes()],
     "no_answer_is_a_refusal": [no_answer_about_a_resign()],
     "unconfirmed_write_ahead_is_sent_by_the_next_owner": [
         inherited_from_an_owner_that_was_cut_off(seat) for seat in (0.0, 0.9)

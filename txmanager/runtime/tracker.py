@@ -237,8 +237,11 @@ class Tracker:
     async def _probe_lowest(self, due: Sequence[tuple[Flight, Attempt]]) -> None:
         lane, (flight, attempt) = self._lane, due[0]
         lane.check_lease()
+        known = len(flight.record.attempts)
         reply = await lane.chain.probe(lane.id, attempt)
-        flight.reply, flight.sent_at = reply, lane.context.clock()
+        if len(flight.record.attempts) == known:
+            flight.reply, flight.sent_at = reply, lane.context.clock()
+        # Signed again meanwhile: what a node says of the old bytes is no word about the new ones.
         lane.context.metrics.sends.labels(lane.id, reply.verdict).inc()
         if reply.verdict.sent and lane.lacks_funds:
             await lane.resume("funded again")

@@ -10,11 +10,13 @@ from unittest.mock import patch
 
 from tests.sim.mutants.registry import Patch, deciding_instead, mutant
 from txmanager.core import decide as deciding
+from txmanager.core.chain import SendReply
 from txmanager.core.decide import Observation, Step, Wait
-from txmanager.core.models import Purpose, Record
+from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState
 from txmanager.runtime import sender as runtime_sender
 from txmanager.runtime import tracker as runtime_tracker
+from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import OwnedLane
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.worker import Worker
@@ -105,3 +107,21 @@ def breaks_when_its_lane_is_closed() -> Sequence[Patch]:
         return await self.context.ledger.set_lane(self.id, state, reason, evidence, fence=self.fence)
 
     return [patch.object(OwnedLane, "_stop", stop)]
+
+
+@mutant("what a node says late of bytes that were signed again since counts as its word about the new ones")
+def late_word_counts_for_the_resign() -> Sequence[Patch]:
+    probe = runtime_tracker.Tracker._probe_lowest
+
+    async def gullible(self: runtime_tracker.Tracker, due: Sequence[tuple[Flight, Attempt]]) -> None:
+        chain, heard = self._lane.chain, list[SendReply]()
+
+        async def hear(lane: str, attempt: Attempt) -> SendReply:
+            heard.append(await type(chain).probe(chain, lane, attempt))
+            return heard[-1]
+
+        with patch.object(chain, "probe", hear):
+            await probe(self, due)
+        due[0][0].reply = heard[-1]
+
+    return [patch.object(runtime_tracker.Tracker, "_probe_lowest", gullible)]
