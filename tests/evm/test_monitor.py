@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.evm.middleman import middleman
 from tests.evm.stage import PATIENT, POLICY, POOL, Stage, lane_of, new_signer
-from tests.evm.trouble import STORIES, foreign
+from tests.evm.trouble import STORIES, foreign, until_based
 from tests.evm.watch import LIMITS, PERIODS, Watch
 from tests.waiting import until
 from txmanager.chains.evm.transaction import read_raw
@@ -126,6 +126,7 @@ async def test_foreign_use_while_the_monitor_was_down_is_found_at_its_start(make
     anvil = make_anvil()
     stage = Stage(anvil, [new_signer()], policy=PATIENT)
     async with stage:
+        await until_based(stage, 0)
         anvil.rpc("eth_sendRawTransaction", foreign(stage.signer, 0))
         await until(lambda: anvil.count(stage.signer.address) == 1, 10.0)
         async with Watch(stage) as watch:
@@ -136,6 +137,7 @@ async def test_foreign_use_while_the_monitor_was_down_is_found_at_its_start(make
 async def test_a_monitor_never_takes_a_lease(anvil):
     stage = Stage(anvil, [new_signer()])
     async with stage, Watch(stage) as watch:
+        await until_based(stage, 0)
         before = await stage.lane()
         for _ in range(5):
             await watch.round()

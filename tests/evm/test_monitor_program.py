@@ -80,11 +80,11 @@ def test_it_alerts_in_log_and_metrics_has_the_lane_quarantined_and_stops_with_0(
         return [line.get("alert") for line in lines(log) if line["event"] == "nonce alert"]
 
     try:
-        until_sync(lambda: f"{alert('foreign_nonce_use')} 0.0" in metrics(), 30.0, what="the lane is watched")
+        until_sync(lambda: f"{alert('foreign_nonce_use')} 0.0" in metrics(), 90.0, what="the lane is watched")
         assert not said()
         anvil.rpc("eth_sendRawTransaction", foreign(signer, 0))
-        until_sync(lambda: f"{alert('foreign_nonce_use')} 1.0" in metrics(), 10.0, what="the metric says so")
-        until_sync(lambda: {"foreign_nonce_use", "stopped"} <= set(said()), 10.0, what="the log says so")
+        until_sync(lambda: f"{alert('foreign_nonce_use')} 1.0" in metrics(), 30.0, what="the metric says so")
+        until_sync(lambda: {"foreign_nonce_use", "stopped"} <= set(said()), 30.0, what="the log says so")
         assert f'txmanager_nonce_chain{{lane="{lane}"}} 1.0' in metrics()
         assert f'txmanager_nonce_tracked{{lane="{lane}"}} 0.0' in metrics()
         [event] = [x for x in lines(log) if x["event"] == "nonce alert" and x["alert"] == "foreign_nonce_use"]
@@ -105,7 +105,7 @@ def test_without_an_evm_network_it_says_so_and_exits_with_2(folder: Path):
         [sys.executable, "-m", "txmanager", "monitor", "--config", str(config)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         cwd=ROOT,
     )
@@ -119,7 +119,7 @@ def test_its_help_says_that_it_holds_no_key():
         [sys.executable, "-m", "txmanager", "monitor", "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         cwd=ROOT,
     )

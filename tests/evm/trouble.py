@@ -156,6 +156,7 @@ async def gap_is_filled_and_the_cursor_stays(make_anvil: Make) -> None:
     with capture_logs() as logs:
         stage = Stage(anvil, [signer], policy=replace(DEAF, fill_after_ms=1_000))
         async with stage, Watch(stage, logs=logs) as watch:
+            await until_based(stage, 1)
             anvil.rpc("anvil_reorg", 1, [])
             assert anvil.count(signer.address) == 0
             anvil.fund(signer.address)
@@ -250,3 +251,12 @@ async def restart_of_node_and_worker_loses_nothing(make_anvil: Make) -> None:
 async def until_late(signed_at: int, age_ms: int) -> None:
     """Until bytes are so old."""
     await until(lambda: time.time_ns() // 1_000_000 - signed_at >= age_ms, 10.0, what="the bytes are old enough")
+
+
+async def until_based(stage: Stage, cursor: int) -> None:
+    """Until the lane has read its first nonce: owned is not yet ready."""
+
+    async def based() -> bool:
+        return (await stage.lane()).cursor == cursor
+
+    await until(based, 30.0, what=f"the lane begins at {cursor}")
