@@ -7,13 +7,22 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.conftest import HasUrl
 from tests.evm.machines import Anvil, Hardhat
+from tests.evm.nonce_stage import Service, nonce_service
 
 
 @pytest.fixture(scope="session")
 def anvil() -> Iterator[Anvil]:
     """Mines every transaction at once. Do not break it: `make_anvil` gives one of your own."""
     with Anvil() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def service(redis7: HasUrl) -> Iterator[Service]:
+    """The nonce service: two API processes, two workers, a node of their own that mines at once."""
+    with Anvil() as node, nonce_service(node, redis7.url, apis=2, workers=2) as running:
         yield running
 
 

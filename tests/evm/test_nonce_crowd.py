@@ -7,26 +7,16 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import pytest
-
-from tests.evm.machines import Anvil
-from tests.evm.nonce_stage import Service, Wallet, nonce_service
+from tests.evm.nonce_stage import Wallet
 from tests.waiting import until_sync
 from txmanager.client import Client
 
 SIGNERS, PAYMENTS, TTL_S = 50, 2, 3
 BEFORE, AFTER = range(0, 5), range(5, 10)
 """Who is killed before its send, and who after it."""
-
-
-@pytest.fixture
-def service(redis7) -> Iterator[Service]:
-    with Anvil() as anvil, nonce_service(anvil, redis7.url, apis=2, workers=2) as running:
-        yield running
 
 
 def signer(n: int, url: str, wallet: Wallet, receiver: str, journal: Path) -> None:
@@ -57,6 +47,7 @@ def start(n: int, *told: object) -> BaseProcess:
 def test_fifty_signers_over_three_addresses_through_two_processes_with_crashes(service, tmp_path):
     wallets, receiver, journal = [service.wallet() for _ in range(3)], service.receiver, tmp_path / "journal"
     journal.touch()
+    since = service.machine.number("eth_blockNumber")
     crowd = [start(n, service.urls[n % 2], wallets[n % 3], receiver, journal) for n in range(SIGNERS)]
     try:
         for process in crowd:
@@ -84,7 +75,7 @@ def test_fifty_signers_over_three_addresses_through_two_processes_with_crashes(s
 
     paid: Counter[int] = Counter()
     for wallet in wallets:
-        transactions = service.machine.transactions(wallet.address)
+        transactions = service.machine.transactions(wallet.address, since)
         nonces = [int(tx["nonce"], 16) for tx in transactions]
         assert nonces == list(range(len(nonces))), "a number was used twice or left out"
         paid.update(int(tx["value"], 16) for tx in transactions if tx["to"] == receiver)

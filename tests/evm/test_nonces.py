@@ -5,23 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
-from tests.evm.machines import Anvil
-from tests.evm.nonce_stage import Service, nonce_service
+from tests.evm.nonce_stage import nonce_service
 from tests.waiting import until_sync
 from txmanager.client import InvalidRequest, NonceConflict, NotPossible
-
-
-@pytest.fixture(scope="module")
-def service(redis7) -> Iterator[Service]:
-    with Anvil() as anvil, nonce_service(anvil, redis7.url, apis=2) as running:
-        yield running
-
 
 # -- problem 1: two callers read the same number
 
