@@ -108,7 +108,7 @@ async def test_a_thousand_intents_land_once_in_order_while_workers_are_killed(
             workers.kill_one(rng)
             workers.start()
             killed += 1
-            await until(lambda landed=landed: sum(anvil.count(s.address) for s in signers) > landed, 30.0)
+            await until(lambda landed=landed: sum(anvil.count(s.address) for s in signers) > landed, 90.0)
         ids = [intent.id for intent in intents]
         records = await until(lambda: _all_final(ledger, ids), 120.0, every=0.5, what="every intent has ended")
         assert {record.status for record in records} == {Status.DONE}
