@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -109,6 +110,27 @@ async def test_map_thrown_away_while_a_redirect_is_followed_is_read_again(moving
             assert await call == [None]
         assert await link.call("{elsewhere}", [("GET", "{elsewhere}")]) == [None]
     finally:
+        await link.close()
+
+
+async def test_map_thrown_away_in_the_moment_it_arrives_is_read_again_and_nobody_spins(moving: Cluster):
+    """Found by `make chaos`: the reading was done, its callback not run yet, and a lost connection dropped the map."""
+    host, port = moving.nodes[0].address.split(":")
+    link = ClusterLink([Address(host, int(port))], Dial(2.0))
+
+    def spins(*_: object) -> None:
+        raise AssertionError("the loop was blocked for 5 s")
+
+    before = signal.signal(signal.SIGALRM, spins)
+    signal.setitimer(signal.ITIMER_REAL, 5.0)  # a loop that never yields hears no time-out of its own
+    try:
+        read = asyncio.create_task(link._read_map_once())
+        await read
+        link._reading, link._slots = read, []
+        assert await link.call("{somewhere}", [("GET", "{somewhere}")]) == [None]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
         await link.close()
 
 

@@ -253,13 +253,15 @@ class ClusterLink:
         return self._node(address)
 
     async def _read_map(self) -> None:
-        if self._reading is None:
+        # One that is done already is the past: whoever waits for it again waits for nothing, and would spin for ever.
+        if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_map_once())
             self._reading.add_done_callback(self._map_read)
         await asyncio.shield(self._reading)
 
     def _map_read(self, task: asyncio.Task[None]) -> None:
-        self._reading = None
+        if self._reading is task:
+            self._reading = None
         if not task.cancelled():
             task.exception()
 
