@@ -16,6 +16,7 @@ from tests.sim.loop import Stuck, VirtualLoop, ordered_task_groups
 from tests.sim.nodes import decoded_once
 from tests.sim.plan import Event, Plan, draw
 from tests.sim.world import World
+from txmanager.core.errors import Unavailable
 from txmanager.core.models import Fence, Record
 from txmanager.core.states import LaneState
 from txmanager.devnet import params
@@ -177,6 +178,32 @@ def late_word_about_old_bytes() -> Story:
     return Story(replace(QUIET, workers=1, intents=3), [1.0, 5.2, 8.0], begin)
 
 
+def late_copy_of_a_refused_write() -> Story:
+    """A write-ahead gets no answer, then a no, since the lane is paused; it is resumed, and the first copy arrives."""
+
+    def begin(world: World) -> None:
+        record = world.ledger.record_attempts
+        copies: list[Any] = []
+
+        def resume(store: Any, write: Callable[[], Any]) -> None:
+            store.set_state(LaneState.ACTIVE, "", {}, None)
+            write()
+
+        async def slow(fence: Fence, cursor: int, batch: Any) -> int:
+            if copies:
+                return await record(fence, cursor, batch)
+            copies.append(batch)
+            store, ledger = world.ledger.stores[fence.lane], world.ledger
+            store.set_state(LaneState.PAUSED, "operator", {}, None)
+            now, found = ledger._clock(), ledger.replication_id
+            world.loop.later(3.0, resume, store, lambda: store.record_attempts(fence, cursor, batch, now, found))
+            raise Unavailable("the ledger did not answer")
+
+        world.ledger.record_attempts = slow  # type: ignore[method-assign]
+
+    return Story(replace(QUIET, workers=1), [1.0, 8.0], begin)
+
+
 def cursor_moved_by_a_stranger() -> Story:
     """Something moves the cursor in the ledger, past the fence, between two intents."""
 
@@ -224,6 +251,7 @@ STORIES: dict[str, list[Story]] = {
     "rolled_back_flights_are_not_tracked": [vouched_for_what_forgot_an_end()],
     "noop_waits_for_its_own_resign": [cancelled_after_a_lost_resign()],
     "late_word_counts_for_the_resign": [late_word_about_old_bytes()],
+    "late_copy_is_taken_for_a_stranger": [late_copy_of_a_refused_write()],
     "no_answer_is_a_refusal": [no_answer_about_a_resign()],
     "unconfirmed_write_ahead_is_sent_by_the_next_owner": [
         inherited_from_an_owner_that_was_cut_off(seat) for seat in (0.0, 0.9)

@@ -23,6 +23,7 @@ QUICK = [
     "fence_by_epoch_alone",
     "former_owner_vouches",
     "landed_is_forgotten",
+    "late_copy_is_taken_for_a_stranger",
     "late_word_counts_for_the_resign",
     "lease_renewed_by_a_dead_loop",
     "lease_without_a_new_fence",

@@ -26,7 +26,7 @@ from txmanager.core.errors import (
     Unconfirmed,
 )
 from txmanager.core.ledger import Ledger, Renewed, Settled, Settlement
-from txmanager.core.models import Fence, Json, Lane, Record
+from txmanager.core.models import Fence, Json, Lane, Purpose, Record
 from txmanager.core.states import LaneState
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
@@ -127,6 +127,8 @@ class OwnedLane:
     """Whether the sender should send everything open again: a node seems to have lost it."""
     blind: bool = False
     """Whether it was leased after a roll-back that nobody vouched for: what it read then proves nothing."""
+    given_up: dict[str, str] = field(default_factory=dict)
+    """Attempts whose write-ahead was refused, by name, with their stream ids: an earlier copy may still arrive."""
     log: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -342,6 +344,7 @@ class OwnedLane:
         before = {flight.record.id for flight in self.flights}
         records = await self.insist(lambda: self.context.ledger.unfinished(self.fence))
         flights = []
+        self._own(records)
         for record in sorted(records, key=lambda r: stream_order(r.stream_id)):
             # What is read back may have been sent or not: it gets the same patience as a fresh send.
             flight = self.flights.get(record.id) or Flight(record, sent_at=self.context.clock())
@@ -351,6 +354,14 @@ class OwnedLane:
         read = {flight.record.id for flight in flights}
         since = [f for f in self.flights if f.record.id not in before and f.record.id not in read]
         self.flights.replace_all([*flights, *since])
+
+    def _own(self, records: Sequence[Record]) -> None:
+        """Take over what a late copy of our own request wrote ahead after we had given it up."""
+        for attempt in [a for r in records for a in r.attempts if a.name in self.given_up]:
+            stream_id = self.given_up.pop(attempt.name)
+            self.cursor = max(self.cursor, attempt.nonce + 1)
+            if attempt.purpose is Purpose.FIRST:
+                self.signed_upto = max(self.signed_upto, stream_id, key=stream_order)
 
     async def obey(self) -> None:
         """Something was asked of this lane: read what, and carry out what concerns the whole lane."""

@@ -182,16 +182,25 @@ class Sender:
                 )
         except Refused as refusal:
             lane.log.warning("write-ahead refused", entry=refusal.entry, why=refusal.why)
-            if refusal.entry == "cursor":
+            lane.given_up |= {w.attempt.name: w.stream_id for w in writes}
+            if refusal.entry == "cursor" and not await self._moved_it_ourselves():
                 # Nobody but the owner moves it: data was lost, or somebody writes past the fence.
                 await lane.quarantine("cursor_moved", {"cursor": str(lane.cursor), "message": refusal.why})
             await lane.obey()
             return False
         except RolledBack as change:
             lane.log.error("ledger history changed", stored=change.stored, found=change.found)
+            lane.given_up |= {w.attempt.name: w.stream_id for w in writes}
             await lane.obey()
             return False
         return True
+
+    async def _moved_it_ourselves(self) -> bool:
+        """Whether the cursor is where it is because of a request that we had given up, and that arrived after all."""
+        lane = self._lane
+        await lane.load()
+        view = await lane.insist(lambda: lane.context.ledger.lane(lane.id))
+        return view is not None and view.cursor == lane.cursor
 
     # -- first attempts
 

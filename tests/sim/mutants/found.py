@@ -125,3 +125,11 @@ def late_word_counts_for_the_resign() -> Sequence[Patch]:
         due[0][0].reply = heard[-1]
 
     return [patch.object(runtime_tracker.Tracker, "_probe_lowest", gullible)]
+
+
+@mutant("an owner takes the cursor that its own late request moved for a stranger's doing")
+def late_copy_is_taken_for_a_stranger() -> Sequence[Patch]:
+    async def never(self: Sender) -> bool:
+        return False
+
+    return [patch.object(Sender, "_moved_it_ourselves", never), patch.object(OwnedLane, "_own", lambda *_: None)]
