@@ -51,10 +51,13 @@ def facts(lines: Sequence[Line], records: Mapping[IntentId, Record], one_history
     told = {hash for line in lines if line["what"] == "did_record" for hash in line["hashes"]}
     found: list[Fact] = []
     seen: set[str] = set()
+    # A lease that is heard of only after its successor's was over before it began: its answer was held back.
+    newest: dict[str, int] = {}
     for line in lines:
         at, lane = line["at"], line["lane"]
         match line["what"]:
-            case "leased":
+            case "leased" if line["epoch"] >= newest.get(lane, 0):
+                newest[lane] = line["epoch"]
                 found.append(Leased(at, lane, line["epoch"], line["token"], line["owner"]))
             case "released":
                 found.append(Released(at, lane, line["token"]))
