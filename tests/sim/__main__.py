@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.sim.coverage import holes, table
 from tests.sim.plan import draw
-from tests.sim.results import publish_run, speed
+from tests.sim.results import join, publish_run, speed
 from tests.sim.runner import Progress, Total, run_many
 
 SCHEDULES = 100_000
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5_000, help="how many schedules each mutant gets")
     parser.add_argument("--save", type=Path, help="keep what was found so far in this file, as JSON")
     parser.add_argument("--publish", action="store_true", help="write the results into docs/simulation.md")
+    parser.add_argument("--join", type=Path, nargs="+", help="no run: add up what runs of one commit have saved")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     told = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -44,20 +45,27 @@ def main() -> int:
         )
     if told.seed is not None:
         return replay(told.seed)
+    if told.join:
+        parts = join(told.join)
+        return conclude(parts.total, parts.first, parts.seconds, of=parts.commit, publish=told.publish)
     progress, started = Progress(told.first, told.save), time.monotonic()
     total = run_many(told.first, told.schedules, processes=told.processes, progress=progress)
     seconds = time.monotonic() - started
     progress(total, seconds, last=True)
     print(file=sys.stderr)
+    return conclude(total, told.first, seconds, publish=told.publish)
+
+
+def conclude(total: Total, first: int, seconds: float, *, of: str | None = None, publish: bool) -> int:
     print(table(total))
     print(speed(total, seconds))
-    if told.publish:
-        publish_run(total, told.first, seconds)
+    if publish:
+        publish_run(total, first, seconds, of=of)
     if total.failures:
         explain(total)
         return 1
     print("0 lost, 0 duplicated, 0 reordered: every promise held")
-    if told.schedules >= SCHEDULES and (missed := holes(total)):
+    if total.schedules >= SCHEDULES and (missed := holes(total)):
         print(f"BUT {len(missed)} CELLS THAT CAN BE MET WERE NOT: what these schedules prove of them is nothing")
         return 1
     return 0

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +61,43 @@ def save(path: Path, total: Total, first: int, seconds: float) -> None:
     partial.replace(path)
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Runs that were saved apart, of one commit and of seeds that follow each other: one run."""
+
+    total: Total
+    commit: str
+    first: int
+    seconds: float
+
+
+def join(paths: Sequence[Path]) -> Parts:
+    from tests.sim.runner import Total
+
+    parts = sorted((json.loads(path.read_text()) for path in paths), key=lambda part: int(part["first"]))
+    commits = {part["commit"] for part in parts}
+    if len(commits) != 1:
+        raise SystemExit(f"these are runs of different commits: {', '.join(sorted(commits))}")
+    total, upto = Total(), parts[0]["first"]
+    for part in parts:
+        if part["first"] != upto:
+            raise SystemExit(f"seeds {upto} to {part['first'] - 1} are missing, or some were run twice")
+        upto += part["schedules"]
+        cells = {tuple(cell.split(" ")): count for cell, count in part["cells"].items()}
+        total.add(
+            Total(
+                schedules=part["schedules"],
+                faults=Counter(part["by_kind"]),
+                cells=Counter(cells),
+                ends=Counter(part["ends"]),
+                virtual_s=part["virtual_hours"] * 3600,
+                processor_s=part["processor_s"],
+                failures={int(seed): found for seed, found in part["failures"].items()},
+            )
+        )
+    return Parts(total, commits.pop(), parts[0]["first"], sum(part["elapsed_s"] for part in parts))
+
+
 def speed(total: Total, seconds: float) -> str:
     """Elapsed time says how busy the machine was, processor time what the work costs."""
     rate = total.schedules / max(total.processor_s, 1e-9)
@@ -68,12 +107,13 @@ def speed(total: Total, seconds: float) -> str:
     )
 
 
-def publish_run(total: Total, first: int, seconds: float, page: Path = PAGE) -> None:
+def publish_run(total: Total, first: int, seconds: float, page: Path = PAGE, of: str | None = None) -> None:
     broken = len(total.failures)
     verdict = f"{broken} schedules broke a promise" if broken else "0 lost, 0 duplicated, 0 reordered"
     quiet = total.processor_s / 2 / 60
+    upto = first + total.schedules - 1
     lines = [
-        f"- Commit `{commit()}`, Python {platform.python_version()}, seeds {first} to {first + total.schedules - 1}.",
+        f"- Commit `{of or commit()}`, Python {platform.python_version()}, seeds {first} to {upto}.",
         f"- {total.schedules:,} schedules, {sum(total.faults.values()):,} faults "
         f"({sum(total.faults.values()) / max(1, total.schedules):.1f} in each), "
         f"{total.virtual_s / 3600:,.0f} simulated hours: **{verdict}**.",

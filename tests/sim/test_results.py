@@ -11,7 +11,7 @@ from tests.sim.coverage import NEVER_STRIKE, UNREACHABLE, holes, table
 from tests.sim.faults import LANES, STATES
 from tests.sim.hunt import Catch
 from tests.sim.plan import ALL
-from tests.sim.results import publish_mutants, publish_run, save
+from tests.sim.results import join, publish_mutants, publish_run, save
 from tests.sim.runner import Total
 
 CELLS = [(kind, state) for kind in ALL if kind not in NEVER_STRIKE for state in (*STATES, *LANES)]
@@ -47,6 +47,17 @@ def test_results_are_kept_with_their_seeds_and_cost(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "deep" / "run.json").read_text())
     assert (told["first"], told["schedules"], told["processor_s"], told["never_met"]) == (40, 10, 0.5, [])
     assert told["faults"] == len(CELLS)
+
+
+def test_parts_of_one_run_are_added_up_and_gaps_are_refused(tmp_path: Path) -> None:
+    parts = [tmp_path / "a.json", tmp_path / "b.json", tmp_path / "c.json"]
+    for path, first in zip(parts, (10, 0, 30), strict=True):
+        save(path, _total(CELLS), first=first, seconds=2.0)
+    joined = join(parts[:2])
+    assert (joined.first, joined.total.schedules, joined.seconds) == (0, 20, 4.0)
+    assert joined.total.cells == _total(CELLS + CELLS).cells
+    with pytest.raises(SystemExit, match="seeds 20 to 29 are missing"):
+        join(parts)
 
 
 def test_publishing_replaces_its_own_block_and_nothing_else(page: Path) -> None:
