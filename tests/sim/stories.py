@@ -17,7 +17,7 @@ from tests.sim.nodes import decoded_once
 from tests.sim.plan import Event, Plan, draw
 from tests.sim.world import World
 from txmanager.core.errors import Unavailable
-from txmanager.core.models import Fence, Record
+from txmanager.core.models import Fence, Purpose, Record
 from txmanager.core.states import LaneState
 from txmanager.devnet import params
 from txmanager.devnet.model import Transfer, Tx
@@ -204,6 +204,36 @@ def late_copy_of_a_refused_write() -> Story:
     return Story(replace(QUIET, workers=1), [1.0, 8.0], begin)
 
 
+def ended_before_its_no_op_was_confirmed() -> Story:
+    """Cancelled in flight; the reply about the no-op is lost, and meanwhile the intent lands, ends and is retired."""
+
+    def begin(world: World) -> None:
+        route, record = world.network._route, world.ledger.record_attempts
+        kept: list[tuple[Tx, int]] = []
+        unheard: list[Any] = []
+
+        def routed(tx: Tx, node: int) -> None:
+            if _pays(tx, 0) and not unheard:
+                kept.append((tx, node))
+            else:
+                route(tx, node)
+
+        async def recorded(fence: Fence, cursor: int, batch: Any) -> int:
+            answer = await record(fence, cursor, batch)
+            if batch[0].attempt.purpose is Purpose.NOOP and not unheard:
+                unheard.extend(batch)
+                route(*kept[0])
+                await asyncio.sleep(4.0)
+                raise Unavailable("the ledger did not answer")
+            return answer
+
+        world.network._route = routed  # type: ignore[method-assign]
+        world.ledger.record_attempts = recorded  # type: ignore[method-assign]
+
+    plan = replace(QUIET, workers=1, events=(Event("cancel", 3.0, 0.0, 0.0),))
+    return Story(plan, [1.0, 12.0], begin)
+
+
 def cursor_moved_by_a_stranger() -> Story:
     """Something moves the cursor in the ledger, past the fence, between two intents."""
 
@@ -251,7 +281,7 @@ STORIES: dict[str, list[Story]] = {
     "rolled_back_flights_are_not_tracked": [vouched_for_what_forgot_an_end()],
     "noop_waits_for_its_own_resign": [cancelled_after_a_lost_resign()],
     "late_word_counts_for_the_resign": [late_word_about_old_bytes()],
-    "late_copy_is_taken_for_a_stranger": [late_copy_of_a_refused_write()],
+    "late_copy_is_taken_for_a_stranger": [late_copy_of_a_refused_write(), ended_before_its_no_op_was_confirmed()],
     "no_answer_is_a_refusal": [no_answer_about_a_resign()],
     "unconfirmed_write_ahead_is_sent_by_the_next_owner": [
         inherited_from_an_owner_that_was_cut_off(seat) for seat in (0.0, 0.9)

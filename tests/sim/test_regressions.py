@@ -13,13 +13,17 @@ from tests.sim.stories import QUIET, STORIES, Story, tell
 from txmanager.core.models import Purpose
 from txmanager.core.states import LaneState, Status
 
+BY_SEAT = ("former_owner_vouches", "unconfirmed_write_ahead_is_sent_by_the_next_owner")
+"""Told for each worker in turn: only one of them owns the lane."""
+
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_ends_well_and_badly_with_its_bug(name: str) -> None:
     for story in STORIES[name]:
         assert tell(story)[0] == []
     with MUTANTS[name].planted():
-        assert any(tell(story)[0] for story in STORIES[name])
+        told = [tell(story)[0] for story in STORIES[name]]
+    assert any(told) if name in BY_SEAT else all(told)
 
 
 def test_a_cancelled_intent_whose_resign_was_lost_is_killed_by_a_no_op() -> None:

@@ -196,11 +196,16 @@ class Sender:
         return True
 
     async def _moved_it_ourselves(self) -> bool:
-        """Whether the cursor is where it is because of a request that we had given up, and that arrived after all."""
+        """Whether the cursor is where it is because of a request of ours that had no answer, or arrived after it had
+        been given up. The intent may have ended since, and its record be gone: then the cursor itself tells."""
         lane = self._lane
         await lane.load()
         view = await lane.insist(lambda: lane.context.ledger.lane(lane.id))
-        return view is not None and view.cursor == lane.cursor
+        if view is None or view.cursor is None:
+            return False
+        if view.cursor > lane.cursor and view.cursor - 1 in {int(name.partition(":")[0]) for name in lane.given_up}:
+            lane.cursor, lane.signed_upto = view.cursor, view.signed_upto
+        return view.cursor == lane.cursor
 
     # -- first attempts
 
