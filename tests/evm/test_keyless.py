@@ -13,8 +13,10 @@ from txmanager.chains.evm import EvmChain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.models import LaneSpec
+from txmanager.core.states import LaneState
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.rpc.endpoint import Endpoint
+from txmanager.runtime.manager import TxManager
 from txmanager.runtime.sweeper import Sweeper
 from txmanager.runtime.worker import Service, Worker
 from txmanager.settings import Settings
@@ -59,6 +61,38 @@ async def test_the_sweeper_takes_back_numbers_that_nobody_used():
     now[0] += 1_001
     await Sweeper(ledger).sweep_once()
     assert (await ledger.book(lane)).reuse == (7,)
+
+
+async def test_numbers_that_a_reorg_took_back_go_to_the_next_caller_on_an_operators_word(anvil):
+    """Somebody else's transactions raised the counter, and then never were."""
+    wallet, ledger = new_signer(), MemoryLedger()
+    lane = lane_of(wallet)
+    spec = LaneSpec(lane, POOL, weight=0, keyless=True)
+    chain = EvmChain(CHAIN_ID, [Endpoint(anvil.url, direct=True)], settings=NETWORK, keyless=[lane])
+    worker = Worker(ledger, {lane: Service(spec, chain, Policy())}, timing=TIMING)
+    task = asyncio.create_task(worker.run())
+    try:
+        await until(lambda: worker.owned == [lane], 20.0)
+        assert (await ledger.reserve(lane, "t1", 60_000, 0, 0)).nonce == 0
+        answer = await ledger.reserve(lane, "t2", 60_000, 4, 0)
+        assert (answer.nonce, answer.skipped) == (4, 3)
+        await TxManager(ledger).rebaseline(lane)
+
+        async def reclaimed() -> bool:
+            return (await ledger.book(lane)).reuse == (1, 2, 3)
+
+        await until(reclaimed, 20.0)
+
+        async def active() -> bool:
+            view = await ledger.lane(lane)
+            return view is not None and view.state is LaneState.ACTIVE and view.cursor == 5
+
+        await until(active, 20.0)
+        assert (await ledger.reserve(lane, "t3", 60_000, 0, 0)).nonce == 1
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await chain.close()
 
 
 def settings(*addresses: str) -> Settings:

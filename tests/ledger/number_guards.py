@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.ledger.guards import Guard
 
+RECLAIM = "numbers_a_reorg_took_back_are_reclaimed_on_an_operators_word"
 REPLAY = "replay_of_every_reservation_writes"
 FULL = "full_server_lets_numbers_be_taken_back"
 STOPPED = "if why then return why end"
@@ -209,7 +210,7 @@ NUMBERS = [
     Guard("append", " and entry.state ~= 'sent' then", " then", "replacement_by_the_owner_shares_its_number"),
     Guard(
         "append",
-        "return spent(nonce, lane[5], lane[6]) and 'used'",
+        "return spent(nonce, entry.state == 'reserved' and lane[5], lane[6]) and 'used'",
         "return nil",
         "bytes_at_a_number_the_chain_used_are_refused",
     ),
@@ -269,4 +270,18 @@ NUMBERS = [
     Guard("register", "if ARGV[4] == '1' then", "if true then", "address_is_of_one_sort_for_ever"),
     Guard("checked", f"{UNKNOWN} {{'unknown'}} end", "", "lane_that_signs_hands_out_no_numbers"),
     Guard("checked", "redis.call('HDEL', KEYS[1], 'checked')", "", FULL),
+    # an operator's word
+    Guard("reclaim", "if out then return out end", "", "stale_owner_cannot_reclaim_numbers"),
+    Guard("reclaim", "redis.call('HDEL', KEYS[1], 'settling')", "", FULL),
+    Guard("reclaim", "if lane[1] and below(nonce, lane[1]) and ", "if ", RECLAIM),
+    Guard("reclaim", "not live[nonce] and ", "", RECLAIM),
+    Guard("reclaim", " and not spent(nonce, ARGV[3], lane[2]) then", " then", RECLAIM),
+    Guard("reclaim", "state == 'reserved' or ", "", RECLAIM),
+    Guard("reclaim", " or state == 'sent' then", " then", RECLAIM),
+    Guard(
+        "append",
+        "entry.state == 'reserved' and lane[5]",
+        "lane[5]",
+        "what_was_sent_is_replaced_until_it_is_final",
+    ),
 ]

@@ -322,6 +322,13 @@ class Walk(RuleBasedStateMachine):
 
         self.twins.ask("lands", question)
 
+    def reclaims(self, chain: int) -> None:
+        async def question(s: Side) -> object:
+            lease = await s.ledger.lease(KEYLESS, "w", "t", DAY_MS)
+            return lease.word if lease.fence is None else await s.ledger.reclaim(lease.fence, chain, range(6, 14))
+
+        self.twins.ask("reclaims", question)
+
     def times_are_over(self) -> None:
         async def question(s: Side) -> object:
             await s.poke("deadlines", KEYLESS)
@@ -430,6 +437,7 @@ RARELY: dict[Callable[..., None], list[st.SearchStrategy[Any] | None]] = {
     Walk.watch: [st.sampled_from([*LANES, KEYLESS, "near:net:never:1"]), st.sampled_from(["m:1", "m:2"])],
     Walk.keyless: [],
     Walk.times_are_over: [],
+    Walk.reclaims: [st.sampled_from([7, 8, 10])],
     Walk.lands: [st.sampled_from([7, 9, 10, 12])],
     Walk.set_keyless: [st.sampled_from([LaneState.ACTIVE] * 3 + [LaneState.PAUSED, LaneState.QUARANTINED])],
 }

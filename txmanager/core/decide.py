@@ -254,8 +254,8 @@ def _decide_given(record: Record, attempt: Attempt, seen: Observation, policy: P
         return Hold("no_proof", {"attempts": [attempt.name], "message": "neither landed nor provably dead"})
     if verdict is Verdict.NONCE_TOO_LOW:
         return Prove("the node says nonce_too_low")
-    if verdict in _CALLERS and not held:
-        return Hold(verdict, {"nonce": str(attempt.nonce), "hash": attempt.hash, "message": message})
+    if verdict is not None and verdict in _CALLERS and not held:
+        return Hold(verdict.value, {"nonce": str(attempt.nonce), "hash": attempt.hash, "message": message})
     if not 0 <= now - seen.sent_at < policy.include_within_ms:
         return Probe(attempt, "not included in time")
     return Wait("sent, not seen yet")

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from txmanager.core.models import IntentId
+from txmanager.core.models import Fence, IntentId
 
 FORGET_AFTER_MS = 600_000
 """How long a token that is over is remembered, so that a late duplicate is told from a new one. The scripts know it."""
 WAIT_ALIVE_MS = 10_000
 """Whoever waits for a turn asks again within this time, or loses the place in the line."""
+RECLAIMED_AT_ONCE = 1_000
 NONCE_LIMIT = 2**63 - 1
 """What a server counts exactly; no account will ever get there."""
 
@@ -107,6 +108,11 @@ class Book:
     at: int = 0
     """The server's clock at this read."""
 
+    def unowned(self, chain_nonce: int) -> list[int]:
+        """Numbers below the next one that the chain has not used, nobody holds and nobody would be given."""
+        owned = {r.nonce for r in self.reserved} | set(self.reuse)
+        return [n for n in range(chain_nonce, self.next_nonce or 0) if n not in owned][:RECLAIMED_AT_ONCE]
+
     @property
     def gaps(self) -> list[int]:
         """Numbers that nothing was sent for and nobody holds, below some that were sent: those wait for them."""
@@ -141,6 +147,11 @@ class Reservations(Protocol):
 
     async def expire(self, lane: str) -> int:
         """Take back what expired unused; answers how many numbers went to the reuse list. `reserve` does it, too."""
+        ...
+
+    async def reclaim(self, fence: Fence, chain_nonce: int, nonces: Sequence[int]) -> int:
+        """On an operator's word: believe the chain's count even if it is lower than before, and hand out again those of
+        the numbers that nobody holds; answers how many. The counter stays."""
         ...
 
     async def book(self, lane: str) -> Book: ...

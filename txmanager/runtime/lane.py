@@ -406,6 +406,13 @@ class OwnedLane:
             evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
             await self.quarantine("reorg_beyond_finality", evidence)
 
+    async def _reclaim(self, chain_nonce: int) -> None:
+        """Keyless: numbers that a reorg took back from somebody else go to the next caller."""
+        ledger = self.context.ledger
+        unowned = (await self.insist(lambda: ledger.book(self.id))).unowned(chain_nonce)
+        count = await self.insist(lambda: ledger.reclaim(self.fence, chain_nonce, unowned))
+        self.log.warning("numbers reclaimed", count=count, chain_nonce=str(chain_nonce))
+
     async def _rebaseline(self, view: Lane) -> None:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""
         if view.moved:
@@ -425,6 +432,8 @@ class OwnedLane:
             self.deepest = (-1, -1)
             await self.load()
             await self.gaps.vouched(chain)
+            if self.keyless:
+                await self._reclaim(chain.next_nonce)
             if view.reason == REBASELINE:
                 await self.resume("rebaselined by an operator")
             else:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.ledger.promises.attempts import other, resign, taken
 from tests.ledger.promises.registry import Promise
-from tests.ledger.promises.reservations import keyless, send
+from tests.ledger.promises.reservations import keyless, owned, send
 from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from tests.waiting import until
@@ -527,6 +527,7 @@ async def numbers_be_taken_back(stage: Stage) -> Callable[[], Awaitable[object]]
     for token in ("t1", "t2"):
         await stage.ledger.reserve(lane, token, LONG_MS, None, 7)
     await stage.ledger.reserve(lane, "t3", 1, None, 7)
+    fence = await owned(stage, lane)
 
     async def act() -> None:
         async def expired() -> bool:
@@ -535,5 +536,6 @@ async def numbers_be_taken_back(stage: Stage) -> Callable[[], Awaitable[object]]
         await until(expired, every=0.001)
         assert (await stage.ledger.recycle(lane, "t1")).word == "recycled"
         await stage.ledger.checked(lane)
+        assert await stage.ledger.reclaim(fence, 0, [8]) == 0
 
     return act

@@ -9,7 +9,7 @@ import pytest
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import LONG_MS, POOL, Stage
 from tests.waiting import until
-from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, Refused, RolledBack
+from txmanager.core.errors import Fenced, InvalidInput, NotAllowed, NotFound, Refused, RolledBack
 from txmanager.core.ledger import Appended, Entry, WriteAhead
 from txmanager.core.models import Attempt, Fence, LaneSpec, Purpose
 from txmanager.core.reservations import Use
@@ -400,6 +400,51 @@ async def bytes_at_a_number_the_chain_used_are_refused(stage: Stage) -> None:
     await stage.ledger.settle(fence, [], nonce + 1)
     _, answer = await send(stage, lane, "t2", nonce + 1, "0xb")
     assert answer.word == "used"
+
+
+@promise
+async def what_was_sent_is_replaced_until_it_is_final(stage: Stage) -> None:
+    """The chain's newest count may be taken back; only what is final stays."""
+    lane = await keyless(stage)
+    _, nonce = await sent(stage, lane, "t1", "0xa")
+    await reserve(stage, lane, "t2", nonce + 1)
+    _, answer = await send(stage, lane, "t1", nonce, "0xb")
+    assert answer.word == "appended"
+    await stage.ledger.settle(await owned(stage, lane), [], nonce)
+    _, answer = await send(stage, lane, "t1", nonce, "0xc")
+    assert answer.word == "used"
+
+
+@promise
+async def numbers_a_reorg_took_back_are_reclaimed_on_an_operators_word(stage: Stage) -> None:
+    lane = await keyless(stage)
+    fence = await owned(stage, lane)
+    await sent(stage, lane, "t1", "0xa")
+    assert await reserve(stage, lane, "t2", SEED + 6) == SEED + 6  # five were used elsewhere, said the chain
+    await stage.ledger.settle(fence, [], SEED)
+    book = await stage.ledger.book(lane)
+    assert book.unowned(SEED) == [SEED + n for n in range(1, 6)]
+    everything = list(range(SEED - 3, SEED + 9))
+    for count in (4, 0):
+        assert await stage.ledger.reclaim(fence, SEED + 2, everything) == count
+    book = await stage.ledger.book(lane)
+    assert (book.reuse, book.chain_nonce, book.next_nonce) == (tuple(range(SEED + 2, SEED + 6)), SEED + 2, SEED + 7)
+    assert await reserve(stage, lane, "t3", SEED + 2) == SEED + 2
+    _, answer = await send(stage, lane, "t3", SEED + 2, "0xb")
+    assert answer.word == "appended"
+    assert await stage.ledger.reclaim(fence, SEED + 1, everything) == 1
+    assert (await stage.ledger.book(lane)).reuse == (SEED + 1, SEED + 3, SEED + 4, SEED + 5)
+
+
+@promise
+async def stale_owner_cannot_reclaim_numbers(stage: Stage) -> None:
+    lane = await keyless(stage)
+    fence = await owned(stage, lane)
+    await reserve(stage, lane, "t1", SEED + 6)
+    await stage.ledger.release(fence)
+    with pytest.raises(Fenced):
+        await stage.ledger.reclaim(fence, SEED, [SEED])
+    assert (await stage.ledger.book(lane)).reuse == ()
 
 
 # -- write-ahead

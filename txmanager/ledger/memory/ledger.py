@@ -328,6 +328,14 @@ class MemoryLedger:
     async def expire(self, lane: str) -> int:
         return await self._step("expire", lambda now: numbers.expire(self._store(lane), now))
 
+    async def reclaim(self, fence: Fence, chain_nonce: int, nonces: Sequence[int]) -> int:
+        def step(_: int) -> int:
+            store = self._fenced(fence)
+            store.check_fence(fence)
+            return numbers.reclaim(store, chain_nonce, nonces)
+
+        return await self._step("reclaim", step, durable=True)
+
     async def book(self, lane: str) -> Book:
         return await self._step("book", lambda now: numbers.book(self._store(lane), now))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -43,7 +44,9 @@ def taken(store: LaneStore, use: Use | None) -> Literal["unreserved", "used"] | 
     held = store.held.get(use.token) if use is not None else None
     if use is None or held is None or held.nonce != use.nonce or held.state not in ("reserved", "sent"):
         return "unreserved"
-    return "used" if _spent(store, use.nonce) else None
+    # A count that was seen may be taken back by a reorg: what was sent may be replaced until it is final.
+    final = store.landed is not None and use.nonce <= store.landed
+    return "used" if final or (held.state == "reserved" and _spent(store, use.nonce)) else None
 
 
 def bind(store: LaneStore, use: Use, id: IntentId, now: int) -> None:
@@ -131,6 +134,14 @@ def expire(store: LaneStore, now: int) -> int:
             del store.held[token]
             store.line.pop(token, None)
     return moved
+
+
+def reclaim(store: LaneStore, chain: int, nonces: Sequence[int]) -> int:
+    live = {h.nonce for h in store.held.values() if h.state in ("reserved", "sent")}
+    store.floor = chain
+    found = {n for n in nonces if n < (store.cursor or 0) and n not in live and not _spent(store, n)} - store.reuse
+    store.reuse |= found
+    return len(found)
 
 
 def book(store: LaneStore, now: int) -> Book:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from txmanager.core.errors import NotAllowed, NotFound, RolledBack
-from txmanager.core.models import IntentId
+from txmanager.core.errors import Fenced, NotAllowed, NotFound, RolledBack
+from txmanager.core.models import Fence, IntentId
 from txmanager.core.reservations import WAIT_ALIVE_MS, Book, Recycled, Reservation, Reserved, Sent, Turn, live
 from txmanager.ledger.inputs import check_numbers
 from txmanager.ledger.redis import codec
@@ -86,6 +86,13 @@ class Numbers(Backend):
         if reply == b"unknown":
             raise NotFound(f"no lane {lane}")
         return int(reply)
+
+    async def reclaim(self, fence: Fence, chain_nonce: int, nonces: Sequence[int]) -> int:
+        args: list[Arg] = [fence.epoch, fence.token, str(chain_nonce), *(str(nonce) for nonce in nonces)]
+        reply = await self._runner.run("reclaim", self._keys.of_numbers(fence.lane), args, durable=True)
+        if reply[0] == b"fenced":
+            raise Fenced(fence.lane, reply[1].decode(), int(reply[2]))
+        return int(reply[1])
 
     async def book(self, lane: str) -> Book:
         key, reservations, _, reuse, line = self._keys.of_numbers(lane)

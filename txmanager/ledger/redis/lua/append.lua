@@ -18,7 +18,8 @@ local function taken(token, nonce)
   local entry = held(KEYS[4], token)
   if not entry or entry.nonce ~= nonce then return 'unreserved' end
   if entry.state ~= 'reserved' and entry.state ~= 'sent' then return 'unreserved' end
-  return spent(nonce, lane[5], lane[6]) and 'used'
+  -- A count that was seen may be taken back by a reorg: what was sent may be replaced until it is final.
+  return spent(nonce, entry.state == 'reserved' and lane[5], lane[6]) and 'used'
 end
 local now = clock()
 local today = digits(now)
