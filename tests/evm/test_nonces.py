@@ -12,7 +12,7 @@ import pytest
 
 from tests.evm.nonce_stage import nonce_service
 from tests.waiting import until_sync
-from txmanager.client import InvalidRequest, NonceConflict, NotPossible
+from txmanager.client import AsyncClient, InvalidRequest, NonceConflict, NotPossible
 
 # -- problem 1: two callers read the same number
 
@@ -426,3 +426,28 @@ def test_basic_auth_takes_the_token_as_password_and_scopes_hold(redis7, anvil):
         told = {"signedTransaction": raw, "networkId": "local", "reservation": number["reservation"]}
         refused = service.post("transaction/sendRaw", told, headers=basic("careful"))
         assert (refused.status_code, refused.json()["field"]) == (403, "deposit")
+
+
+async def test_the_async_client_reserves_takes_turns_and_retries(service):
+    wallet, receiver = service.wallet(), service.receiver
+
+    async def sign(nonce: int) -> str:
+        return str(wallet.sign(nonce, receiver))
+
+    async with AsyncClient(service.urls[0]) as client:
+        with suppress(ZeroDivisionError):
+            async with client.reserve(wallet.address, "local") as number:
+                raise ZeroDivisionError
+        async with client.reserve(wallet.address, 31337) as again:
+            assert again.nonce == number.nonce == 0
+            sent = await again.send(await sign(0))
+        async with client.turn(wallet.address, "local") as turn:
+            assert (turn.nonce, turn.number.fence) == (1, 1)
+        done = await client.send_signed(wallet.address, "local", sign)
+        assert (sent.nonce, done.nonce, done.sender) == (0, 1, wallet.address)
+        record = await client.wait(done.idempotency_key, pool="wallets", timeout_s=60)
+        assert record.tx_hash == done.tx_hash
+        health = await client.nonce_health(wallet.address, "local")
+        assert (health.tracked_nonce, health.gaps, health.keyless) == (2, (), True)
+        assert (await client.current_fee("local")).max_fee > 0
+        assert any(lane.keyless for lane in await client.lanes(pool="wallets"))
