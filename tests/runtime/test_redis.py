@@ -14,9 +14,11 @@ from tests.servers import DURABLE, HOST, Sentinel, Server
 from tests.servers.proxy import FaultProxy
 from tests.waiting import until
 from txmanager.core.errors import TxManagerError, Unconfirmed
-from txmanager.core.models import Intent, IntentId
-from txmanager.core.states import LaneState
+from txmanager.core.ledger import Claim, Entry
+from txmanager.core.models import Intent, IntentId, LaneSpec, new_intent
+from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger
+from txmanager.runtime.producer import Producer
 
 
 async def persist(stage: Stage, intents: list[Intent]) -> list[IntentId]:
@@ -179,6 +181,39 @@ async def test_a_ledger_that_does_not_confirm_writes_sends_nothing_and_says_so(
         await until(lambda: metric(running.worker, "stalled", lane=stage.lane) == 0, what="the lane goes on")
     finally:
         await stage.close()
+
+
+async def test_a_retry_that_finds_no_lane_is_accepted_only_once_replicas_have_it(
+    make_sentinel: Callable[..., Sentinel],
+) -> None:
+    """Found by `make sim`: the only lane drained, so the retry was answered from a read, and a failover lost it."""
+    sentinel = make_sentinel()
+    ledger = RedisLedger(sentinel.url, prefix="d", durability="replicas", wait_ms=100)
+    lane = LaneSpec("near:localnet:relayer.near:ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp", "p")
+    intent = new_intent(key="k1", pool="p", kind="near.transfer", payload={"receiver_id": "a.near", "amount": "1"})
+    try:
+        await until(lambda: registered(ledger, lane), 20, what="the lane is registered")
+        [claim] = await ledger.claim([Claim(intent.id, intent.fingerprint, lane.id, "life")])
+        await ledger.set_lane(lane.id, LaneState.DRAINING, "", {})
+        replica = sentinel.replica
+        replica.pause()
+        with pytest.raises(Unconfirmed):
+            await ledger.append(lane.id, [Entry(intent, claim.life, claim.born)])
+        with pytest.raises(Unconfirmed):
+            await Producer(ledger).submit(intent)
+        replica.resume()
+        told = await Producer(ledger).submit(intent)
+        assert (told.replayed, told.record.status) == (True, Status.QUEUED)
+    finally:
+        await ledger.close()
+
+
+async def registered(ledger: RedisLedger, lane: LaneSpec) -> bool:
+    try:
+        await ledger.register(lane)
+    except TxManagerError:
+        return False
+    return True
 
 
 async def test_a_failover_that_may_have_lost_writes_quarantines_and_signs_nothing(

@@ -153,11 +153,20 @@ class Producer:
         if p.result is None:
             p.result = NoLane(p.intent.id.pool)
 
-    async def _replay(self, p: _Progress) -> None:
+    async def _replay(self, p: _Progress, *, confirmed: bool = False) -> None:
         record = await self._ledger.read(p.intent.id)
-        if record is not None:
-            same = record.intent.fingerprint == p.intent.fingerprint
-            p.result = Submitted(record, True) if same else KeyReused(p.intent.id.key)
+        if record is None:
+            return
+        if record.intent.fingerprint != p.intent.fingerprint:
+            p.result = KeyReused(p.intent.id.key)
+        elif confirmed or record.status.final or await self._confirm(record):
+            p.result = Submitted(record, True)
+
+    async def _confirm(self, record: Record) -> bool:
+        """What was only read may be a write that no replica has: the same append again is answered durably. Born at
+        zero, it is too old to bring back what is gone."""
+        [answer] = await self._ledger.append(record.lane, [Entry(record.intent, record.life, 0)])
+        return answer.word in ("exists", "retired")
 
     async def _append(self, batch: Sequence[_Progress]) -> None:
         by_lane: dict[str, list[_Progress]] = {}
@@ -187,7 +196,7 @@ class Producer:
                 )
                 p.result = Submitted(record, False)
             case "exists" | "retired":
-                await self._replay(p)
+                await self._replay(p, confirmed=True)
             case "unreserved" | "used":
                 p.result = _conflict(p, reply)
             case "full":

@@ -178,8 +178,9 @@ class Wire(asyncio.Protocol):
         for call in batch:
             if call.future.done():
                 continue
-            if isinstance(acknowledged, int) and acknowledged >= self._replicas:
-                call.future.set_result(call.replies)
+            confirmed = isinstance(acknowledged, int) and acknowledged >= self._replicas
+            if confirmed or all(isinstance(r, ReplyError) and r.kind == "NOSCRIPT" for r in call.replies):
+                call.future.set_result(call.replies)  # a script that did not run has nothing to confirm
             else:
                 call.future.set_exception(
                     Unconfirmed(
