@@ -55,9 +55,9 @@ def toml_lines(table: Mapping[str, object], path: tuple[str, ...] = ()) -> Itera
 
 
 def _has_header(value: object, path: tuple[str, ...]) -> bool:
-    """Tables of the first two levels get a header of their own; what is smaller stays on one line."""
+    """Tables of the first two levels get a header of their own; what is smaller, or empty, stays on one line."""
     if isinstance(value, Mapping):
-        return len(path) < 2 and set(value) not in ({"env"}, {"file"})
+        return bool(value) and len(path) < 2 and set(value) not in ({"env"}, {"file"})
     return (
         isinstance(value, list) and len(path) == 1 and all(isinstance(item, Mapping) for item in value) and value != []
     )
