@@ -385,17 +385,20 @@ class MemoryLedger:
     # -- lanes and workers
 
     async def register(self, spec: LaneSpec) -> Lane:
-        def step(now: int) -> Lane:
+        def step(now: int) -> Lane | None:
             store = self.stores.get(spec.id)
             if store is None:
                 store = self.stores[spec.id] = LaneStore(spec, self.replication_id)
             elif store.state is LaneState.CLOSED:
-                raise LaneClosed(spec.id)
+                return None
             check_sort(store.spec.keyless, spec)
             store.spec = spec
             return store.view(now, self.replication_id)
 
-        return await self._step("register", step, durable=True)
+        view = await self._step("register", step, durable=True)
+        if view is None:  # durably: whoever hears it gives the lane up
+            raise LaneClosed(spec.id)
+        return view
 
     async def set_lane(
         self,

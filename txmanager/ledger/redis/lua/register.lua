@@ -8,9 +8,12 @@
 --@include _replication
 --@include _snapshot
 local state = redis.call('HGET', KEYS[1], 'state')
-if state == 'closed' then return {'closed'} end
-if state and (redis.call('HGET', KEYS[1], 'keyless') or '') ~= ARGV[4] then return {'other_sort'} end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a worker that restarts beside a full server must come up
+if state == 'closed' then
+  redis.call('HINCRBY', KEYS[1], 'touch', 1) -- waited for: whoever hears it gives the lane up, and a failover may forget it
+  return {'closed'}
+end
+if state and (redis.call('HGET', KEYS[1], 'keyless') or '') ~= ARGV[4] then return {'other_sort'} end
 if not state then
   redis.call('HSET', KEYS[1], 'state', 'active', 'epoch', '0', 'owner', '', 'token', '', 'until', '0', 'upto', '0-0',
     'last', '0-0', 'asks', '0', 'schema', ARGV[3], 'replid', replication_id())
