@@ -63,9 +63,12 @@ class SimNetwork(Network):
         self._kept = kept
         self.stuck_at: dict[int, int] = {}
         """Nodes that do not follow the chain now, by the height they stopped at."""
+        self.final_index = 0
+        """Where the newest final block is: what was final stays so, also while a reorg makes the chain shorter."""
 
     def _produce(self) -> Block:
         block = super()._produce()
+        self.final_index = max(self.final_index, len(self.chain.blocks) - 3)
         for tx in block.txs:
             self._history.landed.add(b58(tx.hash))
         return block

@@ -151,7 +151,8 @@ class World(Strikes):
         return EPOCH_MS + self.server_offset_ms + int(self.loop.time() * 1000)
 
     def _may_land(self, lane: str, attempt: Attempt) -> bool:
-        final = self.network.chain.blocks[max(0, len(self.network.chain.blocks) - 3)]
+        blocks = self.network.chain.blocks
+        final = blocks[min(self.network.final_index, len(blocks) - 1)]
         key = self.network.reader(final)((RELAYER.account_id, SIGNERS[LANES.index(lane)].public_key))
         expired = final.height > attempt.base_height + self.plan.validity
         return not expired and key.nonce < attempt.nonce and attempt.hash not in self.history.landed
