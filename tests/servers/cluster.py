@@ -80,11 +80,10 @@ class Cluster:
         for n, client in enumerate(clients[self._primaries :]):
             client.execute_command("CLUSTER", "REPLICATE", names[n])
         self.wait_ok()
-        # A replica that is linked gets no writes before its first acknowledgement, up to a second later.
-        for node, client in zip(self.nodes[: self._primaries], clients, strict=False):
+        for node in self.nodes[: self._primaries]:
             slots = set(own_slots(node))
             key = next(key for n in count() if key_slot((key := f"streams{n}").encode()) in slots)
-            until_sync(partial(_streams, client, key), 20, what=f"a write reaches the replica of {node.address}")
+            until_sync(partial(node.streams, key), 20, what=f"a write reaches the replica of {node.address}")
         return self
 
     def wait_ok(self, timeout: float = 30) -> None:
@@ -125,12 +124,6 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _streams(client: redis.Redis, key: str) -> bool:
-    client.set(key, 1)
-    client.delete(key)
-    return bool(client.wait(1, 1000))
 
 
 def role(node: Server) -> str:

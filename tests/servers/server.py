@@ -98,6 +98,14 @@ class Server:
         }
         return redis.Redis(**(settings | options))
 
+    def streams(self, key: str = "streams") -> bool:
+        """Whether a write reaches a replica: one that is linked gets none before its first acknowledgement, up to a
+        second later."""
+        with self.client() as client:
+            client.set(key, 1)
+            client.delete(key)
+            return bool(client.wait(1, 1000))
+
     def start(self) -> Self:
         assert not self.running, "the server runs already"
         configuration = self.directory / "server.conf"

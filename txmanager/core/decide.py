@@ -176,7 +176,7 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
         return Wait("included, not final yet")
     deaths = {a.name: _evidence(seen.proofs[a.name]) for a in record.live if a.name in seen.proofs}
     if record.status is Status.HELD and record.directive and record.directive.get("force") is True:
-        deaths |= {a.name: _forced(record.directive) for a in record.effects if not a.dead and a.name not in deaths}
+        deaths |= {a.name: _forced(record.directive) for a in effects if not a.dead and a.name not in deaths}
     alive = [a for a in effects if not a.dead and a.name not in deaths]
     given = effects[0].purpose is Purpose.GIVEN
     if alive:
