@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
+from tests.sim.evm.planting import Bugs, Patch
 from txmanager.core import decide as decisions
 from txmanager.core.chain import NonceView
 from txmanager.core.decide import Observation, Policy
@@ -17,20 +17,8 @@ from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.lane import OwnedLane
 from txmanager.runtime.monitor import Monitor
 
-Patch = AbstractContextManager[Any]
-MUTANTS: dict[str, Callable[[], Sequence[Patch]]] = {}
-
-
-def mutant(make: Callable[[], Sequence[Patch]]) -> None:
-    MUTANTS[make.__name__] = make
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    with ExitStack() as patches:
-        for one in MUTANTS[name]():
-            patches.enter_context(one)
-        yield
+MUTANTS = Bugs()
+mutant, planted = MUTANTS.mutant, MUTANTS.planted
 
 
 @mutant

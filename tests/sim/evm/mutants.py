@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from tests.sim.evm.planting import Bugs, Patch
 from txmanager.chains.evm import chain as evm_chain
 from txmanager.chains.evm import nodes as evm_nodes
 from txmanager.chains.evm.tracker import Head
@@ -22,20 +22,8 @@ from txmanager.rpc.errors import RpcError
 from txmanager.runtime import tracker as runtime_tracker
 from txmanager.runtime.sender import Sender
 
-Patch = AbstractContextManager[Any]
-MUTANTS: dict[str, Callable[[], Sequence[Patch]]] = {}
-
-
-def mutant(make: Callable[[], Sequence[Patch]]) -> None:
-    MUTANTS[make.__name__] = make
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    with ExitStack() as patches:
-        for one in MUTANTS[name]():
-            patches.enter_context(one)
-        yield
+MUTANTS = Bugs()
+mutant, planted = MUTANTS.mutant, MUTANTS.planted
 
 
 @mutant
