@@ -158,6 +158,7 @@ def main() -> None:
     options = parse()
     peers = contenders.install_peers()
     results: Results = _kept(options.only) if options.keep else {}
+    kept = ", ".join(sorted(results))
     loads = []
     with redis_server() as redis:
         redis_version = redis.version
@@ -178,6 +179,7 @@ def main() -> None:
         "date": datetime.date.today().isoformat(),
         "processor": f"{contenders.cpu_model()}, {os.cpu_count()} cores",
         "load average at the start of each repeat": ", ".join(f"{one:.2f}" for one in loads),
+        **({"kept from an earlier run, under another load": kept} if kept else {}),
         "python": platform.python_version(),
         "redis": redis_version,
         "txmanager": version("txmanager"),
