@@ -491,6 +491,7 @@ ENDS = [
 
 LANES = [
     Guard("register", "if state == 'closed' then", "if false then", "closed_lane_is_closed_for_ever"),
+    Guard("register", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", "answer_that_a_lane_is_closed_writes_too"),
     Guard("register", "if not state then", "if true then", "registered_lane_is_published_and_a_repeat_refreshes_it"),
     Guard("register", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("workers_come_up")),
     Guard("set_lane", "if ARGV[5] ~= '' then", "if false then", "stale_owner_cannot_change_the_lane"),

@@ -16,7 +16,7 @@ from tests.ledger.promises.reservations import keyless, owned, send
 from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from tests.waiting import until
-from txmanager.core.errors import MemoryFull
+from txmanager.core.errors import LaneClosed, MemoryFull
 from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
 from txmanager.core.models import IntentId, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.states import LaneState, Status
@@ -91,6 +91,18 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
         "move",
         "alias",
     }
+
+
+@redis_promise
+async def answer_that_a_lane_is_closed_writes_too(stage: Stage) -> None:
+    """Whoever hears it gives the lane up: a closing that a failover forgot must not have been heard."""
+    ledger, lane = redis_of(stage), await stage.lane()
+    await ledger.set_lane(lane, LaneState.DRAINING)
+    closed = await ledger.set_lane(lane, LaneState.CLOSED)
+    before = await dirty(ledger)
+    with pytest.raises(LaneClosed):
+        await ledger.register(closed.spec)
+    assert await dirty(ledger) > before
 
 
 # -- a full server
