@@ -8,14 +8,15 @@ each verdict has one reaction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal, Protocol
 
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose
+from txmanager.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Traits:
     """How a chain treats nonces."""
 
@@ -71,7 +72,7 @@ class Verdict(StrEnum):
         return self in (Verdict.ACCEPTED, Verdict.ALREADY_KNOWN)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SendReply:
     verdict: Verdict
     message: str = ""
@@ -79,7 +80,7 @@ class SendReply:
     """The chain's nonce was seen at or above this attempt's: it is included or overtaken, and waits for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Prepared:
     """An intent that passed every check decidable before write-ahead, ready to get a nonce."""
 
@@ -88,14 +89,14 @@ class Prepared:
     """Whatever the adapter needs to sign; opaque to the worker."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Impossible:
     """The intent can never succeed: it fails alone, before anything is signed."""
 
     error: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NonceView:
     """A final reading of the chain: `next_nonce` is the lowest nonce the chain would still take."""
 
@@ -105,7 +106,7 @@ class NonceView:
     """What the lane can spend (account balance or key allowance), in the chain's smallest unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Sighting:
     """Where a hash was seen. `unknown` proves nothing; only `final` carries an outcome that may be stored."""
 
@@ -117,7 +118,7 @@ class Sighting:
 UNSEEN = Sighting("unknown")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Proof:
     """Why an attempt can never land. `cause` decides whether the death counts against the re-sign limit."""
 

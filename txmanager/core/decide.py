@@ -8,14 +8,15 @@ else waits, asks the chain, or asks an operator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from txmanager.core.chain import UNSEEN, Proof, SendReply, Sighting, Traits, Verdict
 from txmanager.core.models import Attempt, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
+from txmanager.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Policy:
     """How patient a lane is. Times are milliseconds."""
 
@@ -36,7 +37,7 @@ class Policy:
     max_resigns: int = 3
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Observation:
     """What was seen of one intent and of its lane since the last decision."""
 
@@ -68,12 +69,12 @@ class Observation:
 # -- steps
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Wait:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Settle:
     """Store the outcome; `deaths` proves that an end without effect stays one."""
 
@@ -82,14 +83,14 @@ class Settle:
     deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Prove:
     """Ask the chain for a proof of death of every live attempt."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Probe:
     """Send the same bytes again with validation."""
 
@@ -97,7 +98,7 @@ class Probe:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Resign:
     """Sign the intent again at a new nonce: every earlier attempt is proven dead."""
 
@@ -106,7 +107,7 @@ class Resign:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Kill:
     """Record and send a no-op that makes the intent's death provable; `why` is kept with it."""
 
@@ -114,7 +115,7 @@ class Kill:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Replace:
     """EVM: record and send the same bytes at a better price; of a no-op, when there is one."""
 
@@ -123,19 +124,19 @@ class Replace:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Hold:
     reason: str
     evidence: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Pause:
     reason: str
     evidence: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Quarantine:
     reason: str
     evidence: Mapping[str, Json]

@@ -8,7 +8,7 @@ token, nonce and hash, final state), so a caller that lost a reply simply calls 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from txmanager.core.models import (
@@ -25,6 +25,7 @@ from txmanager.core.models import (
 )
 from txmanager.core.reservations import Reservations, Use
 from txmanager.core.states import LaneState
+from txmanager.core.values import value
 
 SCHEMA = 1
 """Raised when scripts change what they store; a lane of a newer schema is not leased."""
@@ -37,7 +38,7 @@ SWEEP_AFTER_MS = 24 * 3600 * 1000
 """A claim without a record is swept no sooner: far beyond any append that could still succeed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Claim:
     """A wish to own an idempotency key: `lane` and `life` count only for the first caller."""
 
@@ -47,7 +48,7 @@ class Claim:
     life: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Claimed:
     """`claimed` first caller · `renewed` open, same payload · `final` see record · `alias` ask the target ·
     `conflict` another payload was there first."""
@@ -60,7 +61,7 @@ class Claimed:
     alias_of: IntentId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Entry:
     """One append: the intent with the life and birth its claim gave it."""
 
@@ -71,7 +72,7 @@ class Entry:
     """On a keyless lane: the reservation that these bytes use up."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Appended:
     """`appended` new · `exists` a replay · `retired` final: read the home · `stale`/`ahead` claim again ·
     `closed` move the claim · `full` come back later · `other_life` claim again · `unreserved` the number is not the
@@ -88,7 +89,7 @@ class Appended:
     """With `unreserved` and `used`: the lane's next number."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Lease:
     """`leased` with the fence · `held` by another for `left_ms` · `closed` · `unknown` · `schema` too new for us."""
 
@@ -99,7 +100,7 @@ class Lease:
     left_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Renewed:
     """`renewed`, or `fenced` by another owner. `moved` says that the replication id changed."""
 
@@ -112,7 +113,7 @@ class Renewed:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Taken:
     """A queued intent handed to the lane's owner."""
 
@@ -122,7 +123,7 @@ class Taken:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class WriteAhead:
     """One attempt to record. `deaths` proves, attempt name by attempt name, why a re-sign cannot pay twice."""
 
@@ -135,7 +136,7 @@ class WriteAhead:
     """Whether this re-sign counts against the limit (deaths by a neighbour or by expiry do not)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Settlement:
     """One outcome to store. `deaths` is the evidence of a `failed` or `cancelled` after write-ahead."""
 
@@ -146,7 +147,7 @@ class Settlement:
     deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Settled:
     """`settled` · `already` the same final state · `conflict` another final state stands · `refused` illegal from
     `status` · `gone` retired."""
@@ -157,7 +158,7 @@ class Settled:
     """When it was settled, so that the owner knows the record exactly as it is stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Route:
     """What a producer needs to know of a lane to route a new intent."""
 
@@ -167,7 +168,7 @@ class Route:
     state: LaneState
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Member:
     """A live worker and the lanes it is able to serve."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
 from txmanager.core.errors import InvalidInput, InvalidKey
 from txmanager.core.fingerprint import fingerprint
 from txmanager.core.states import LaneState, Status
+from txmanager.core.values import value
 
 HOMES = 1024
 INTENT_VERSION = 1
@@ -48,7 +49,7 @@ def check_lane(lane: str) -> str:
     return lane
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@value(frozen=True, slots=True, order=True)
 class IntentId:
     """Whose key it is. One idempotency key means different intents to different tenants and pools."""
 
@@ -76,7 +77,7 @@ def intent_id(key: str, pool: str, tenant: str = "default") -> IntentId:
     return IntentId(pool=check_name("pool", pool), key=check_key(key), tenant=check_name("tenant", tenant))
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Intent:
     """What a caller wants, exactly as accepted."""
 
@@ -137,7 +138,7 @@ class Purpose(StrEnum):
     """Bytes that do nothing but use up a nonce, kept on the record of the intent they kill."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Attempt:
     """One signed transaction. Written ahead before it is sent; `proof` is set once it can never land."""
 
@@ -164,7 +165,7 @@ class Attempt:
         return replace(self, proof=proof)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Outcome:
     """The final result, from chain data only, so that two observers build the same."""
 
@@ -180,7 +181,7 @@ def failure(code: str, message: str, *, new_key_helps: bool, spent: str = "0", *
     return {"code": code, "message": message, "new_key_helps": new_key_helps, "spent": spent, **more}
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Record:
     """Everything the ledger knows of one intent. `intent.payload` is empty once the record is final."""
 
@@ -241,7 +242,7 @@ class Record:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fence:
     """Proof of ownership. The epoch grows at each take-over; the token makes an epoch a failover forgot harmless."""
 
@@ -251,7 +252,7 @@ class Fence:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LaneSpec:
     """What a worker publishes of a lane: public data only."""
 
@@ -264,7 +265,7 @@ class LaneSpec:
     """The caller holds the key: numbers go out by reservation, signed bytes come in, nothing is signed here."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Lane:
     """A lane as the ledger holds it."""
 
@@ -313,7 +314,7 @@ class Lane:
         return self.replication_id != self.found_replication_id
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Event:
     """One transition, appended by the same atomic step that made it."""
 

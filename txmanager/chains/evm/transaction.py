@@ -8,13 +8,14 @@ what the intent does can change between attempts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import rlp  # type: ignore[import-untyped]
 
 from txmanager.chains.evm.names import checksummed
 from txmanager.core.errors import InvalidInput
+from txmanager.core.values import value
 from txmanager.signing.evm import keccak256
 
 LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE = 0, 1, 2, 4
@@ -35,7 +36,7 @@ class TransactionSigner(Protocol):
     def sign_transaction(self, fields: dict[str, Any]) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fees:
     """What is paid per unit of gas, in wei. A gas price is both at once."""
 
@@ -43,7 +44,7 @@ class Fees:
     tip: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Body:
     """What a transaction does, without its place (nonce) and its price (fees)."""
 
@@ -59,7 +60,7 @@ class Body:
     """What the caller allows at most per unit of gas; not part of the bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Signed:
     raw: bytes
     hash: str
@@ -157,7 +158,7 @@ def fields(chain_id: int, nonce: int, fees: Fees, body: Body) -> dict[str, Any]:
 # -- reading back what was signed
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Read:
     nonce: int
     fees: Fees

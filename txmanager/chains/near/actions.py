@@ -5,14 +5,14 @@ The number in each class is the protocol's discriminant: it is on the wire for e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from txmanager.chains.near.borsh import Reader, blob, string, u16, u32, u64, u128
 from txmanager.chains.near.names import PUBLIC_KEY_SIZES, SIGNATURE_SIZES, PublicKey
+from txmanager.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CreateAccount:
     tag: ClassVar[int] = 0
 
@@ -20,7 +20,7 @@ class CreateAccount:
         return b"\x00"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class DeployContract:
     tag: ClassVar[int] = 1
     code: bytes
@@ -29,7 +29,7 @@ class DeployContract:
         return b"\x01" + blob(self.code)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class FunctionCall:
     tag: ClassVar[int] = 2
     method_name: str
@@ -41,7 +41,7 @@ class FunctionCall:
         return b"\x02" + string(self.method_name) + blob(self.args) + u64(self.gas) + u128(self.deposit)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Transfer:
     tag: ClassVar[int] = 3
     deposit: int
@@ -50,7 +50,7 @@ class Transfer:
         return b"\x03" + u128(self.deposit)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Stake:
     tag: ClassVar[int] = 4
     stake: int
@@ -60,7 +60,7 @@ class Stake:
         return b"\x04" + u128(self.stake) + self.public_key.borsh
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CallPermission:
     """What a function-call key may do; no method names means every method."""
 
@@ -74,7 +74,7 @@ class CallPermission:
         return allowance + string(self.receiver_id) + u32(len(self.method_names)) + names
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class AddKey:
     """`permission` None is full access; `num_nonces` makes it a gas key. The nonce field is ignored by the chain."""
 
@@ -94,7 +94,7 @@ class AddKey:
         return head + (b"\x03" if self.permission is None else b"\x02") + gas_key + calls
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class DeleteKey:
     tag: ClassVar[int] = 6
     public_key: PublicKey
@@ -103,7 +103,7 @@ class DeleteKey:
         return b"\x06" + self.public_key.borsh
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class DeleteAccount:
     tag: ClassVar[int] = 7
     beneficiary_id: str
@@ -112,7 +112,7 @@ class DeleteAccount:
         return b"\x07" + string(self.beneficiary_id)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TransferToGasKey:
     tag: ClassVar[int] = 12
     public_key: PublicKey
@@ -122,7 +122,7 @@ class TransferToGasKey:
         return b"\x0c" + self.public_key.borsh + u128(self.deposit)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class WithdrawFromGasKey:
     tag: ClassVar[int] = 13
     public_key: PublicKey
@@ -146,7 +146,7 @@ PlainAction = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class DelegateAction:
     """What a user signs and somebody else pays for (NEP-366)."""
 
@@ -162,7 +162,7 @@ class DelegateAction:
         return string(self.sender_id) + string(self.receiver_id) + encode_actions(self.actions) + tail
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SignedDelegate:
     """`encode` is the action inside a transaction; without its first byte it is what travels as base64."""
 

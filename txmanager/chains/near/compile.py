@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from txmanager.chains.near import actions as act
 from txmanager.chains.near import intents
@@ -13,9 +12,10 @@ from txmanager.chains.near.names import LaneId, PublicKey, parent
 from txmanager.chains.near.policy import NearPolicy
 from txmanager.chains.near.transaction import call_bytes
 from txmanager.core.errors import InvalidInput
+from txmanager.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Body:
     """What `Prepared.body` holds: receiver and actions, as values and as bytes."""
 

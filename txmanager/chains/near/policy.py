@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from txmanager.chains.near.limits import TGAS
 from txmanager.core.errors import InvalidSettings
+from txmanager.core.values import value
 
 STATUSES = ("NONE", "INCLUDED", "EXECUTED_OPTIMISTIC", "INCLUDED_FINAL", "EXECUTED", "FINAL")
 SETTLED: Mapping[str, frozenset[str]] = {
@@ -18,7 +18,7 @@ SETTLED: Mapping[str, frozenset[str]] = {
 """Which statuses satisfy a finality. Not a ladder: INCLUDED_FINAL says nothing of the receipts."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class HarmlessCall:
     """What a function-call key calls to use up a nonce: it must be cheap, payable by gas alone, and change nothing."""
 
@@ -28,7 +28,7 @@ class HarmlessCall:
     gas: int = 5 * TGAS
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NearPolicy:
     """One pool's limits. An allow-list of None allows all; its entries are account ids or `*.suffix`."""
 
@@ -45,7 +45,7 @@ class NearPolicy:
     harmless_call: HarmlessCall | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class NearNetwork:
     """Facts of a network. None means: ask the node once (`EXPERIMENTAL_protocol_config`)."""
 
@@ -82,7 +82,7 @@ def allowed(account_id: str, allow_list: frozenset[str] | None) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class KeyView:
     """A final reading of an access key."""
 

@@ -7,19 +7,19 @@ same bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 
 from txmanager.chains.near.actions import Action, DelegateAction, SignedDelegate, encode_actions
 from txmanager.chains.near.borsh import string, u16, u32, u64
 from txmanager.chains.near.names import PublicKey
+from txmanager.core.values import value
 from txmanager.signing.signer import Signer
 
 DELEGATE_PREFIX = u32((1 << 30) + 366)
 """NEP-461: no signature over a delegate is also one over a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Signed:
     raw: bytes
     hash: bytes

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from txmanager.core.errors import MemoryFull, Misconfigured, Unavailable, Unconfirmed
+from txmanager.core.values import value
 from txmanager.ledger.redis.links import Link
 from txmanager.ledger.redis.memory import usage
 from txmanager.ledger.redis.scripts import Script, script
@@ -22,7 +22,7 @@ _PAGE = 100
 """How many calls are joined at most: a script of a millisecond makes everybody else wait for one."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Call:
     script: str
     keys: Sequence[str]
