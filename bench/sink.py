@@ -24,6 +24,8 @@ import httptools
 import orjson
 import uvloop
 
+from txmanager.chains.near.names import b58_text
+
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 _HASH = "11111111111111111111111111111112"
 _SIGNATURE = 65
@@ -51,7 +53,7 @@ class Ledger:
         if nonce <= self.nonces.get(key, 0):
             self.violations += 1
         self.nonces[key] = max(nonce, self.nonces.get(key, 0))
-        name = base58.b58encode(hashlib.sha256(raw).digest()).decode()
+        name = b58_text(hashlib.sha256(raw).digest())
         self.known.add(name)
         return name
 

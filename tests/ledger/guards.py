@@ -246,8 +246,14 @@ ATTEMPTS = [
     Guard(
         "record_attempts", "if lane[1] ~= ARGV[3] and ", "if false and ", "write_ahead_from_another_cursor_is_refused"
     ),
-    Guard("record_attempts", "not live[i] or ", "live[i] and ", "first_attempt_of_a_signed_entry_is_refused"),
-    Guard("record_attempts", "live[i][1] ~= write.sid", "false", "first_attempts_are_a_prefix_of_the_queue"),
+    Guard("record_attempts", "not oldest[i] or ", "oldest[i] and ", "first_attempt_of_a_signed_entry_is_refused"),
+    Guard("record_attempts", "oldest[i][1] ~= write.sid", "false", "first_attempts_are_a_prefix_of_the_queue"),
+    Guard(
+        "record_attempts",
+        "  local write = overtaking(redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts))",
+        "  local write = firsts[1]",
+        "entry_deleted_by_hand_does_not_stop_the_lane",
+    ),
     Guard("record_attempts", "record['l'] ~= write.life or ", "", "one_bad_attempt_refuses_the_whole_batch"),
     Guard("record_attempts", " or status == 'retired' then", " then", "retired_record_gets_no_attempt"),
     Guard(
@@ -353,7 +359,7 @@ ENDS = [
     ),
     Guard(
         "settle",
-        "not string.find(allowed, ' ' .. before .. ' ', 1, true)\n    or ",
+        "not string.find(allowed[status], ' ' .. before .. ' ', 1, true)\n    or ",
         "",
         "settle_follows_the_table_of_transitions",
     ),

@@ -69,7 +69,10 @@ class Verdict(StrEnum):
     @property
     def sent(self) -> bool:
         """The node took the bytes, so the next nonce may follow."""
-        return self in (Verdict.ACCEPTED, Verdict.ALREADY_KNOWN)
+        return self in _SENT
+
+
+_SENT = frozenset({Verdict.ACCEPTED, Verdict.ALREADY_KNOWN})
 
 
 @value(frozen=True, slots=True)

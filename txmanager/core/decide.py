@@ -166,16 +166,18 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
     effects = record.effects
     if not effects or record.status.final:
         return Wait("nothing of it is in flight")
-    for attempt in effects:
+    for attempt in effects if seen.sightings else ():
         sighting = seen.sightings.get(attempt.name)
         if sighting is not None and sighting.where == "final" and sighting.outcome is not None:
             outcome = sighting.outcome
-            if (outcome.tx_hash, outcome.nonce) != (attempt.hash, attempt.nonce):
+            if outcome.tx_hash != attempt.hash or outcome.nonce != attempt.nonce:
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             return Settle(outcome, "a hash of the intent is final")
-    if any(_on_chain(a, seen) for a in effects):
+    if seen.sightings and any(_on_chain(a, seen) for a in effects):
         return Wait("included, not final yet")
-    deaths = {a.name: _evidence(seen.proofs[a.name]) for a in record.live if a.name in seen.proofs}
+    deaths: dict[str, Mapping[str, Json]] = {}
+    if seen.proofs:
+        deaths = {a.name: _evidence(seen.proofs[a.name]) for a in record.live if a.name in seen.proofs}
     if record.status is Status.HELD and record.directive and record.directive.get("force") is True:
         deaths |= {a.name: _forced(record.directive) for a in effects if not a.dead and a.name not in deaths}
     alive = [a for a in effects if not a.dead and a.name not in deaths]
@@ -220,12 +222,13 @@ def _decide_alive(
         return Hold("no_proof", {"attempts": [a.name for a in alive], "message": "neither landed nor provably dead"})
     if any(_on_chain(a, seen) for a in noops) or (seen.overtaken and traits.overtaking_kills):
         return Prove("a higher nonce is on chain")
-    if verdict is Verdict.INSUFFICIENT_FUNDS:
-        return Pause("insufficient_funds", {"message": message})
-    if verdict is Verdict.KEY_MISSING:
-        return Quarantine("key_missing", {"message": message})
-    if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
-        return Prove(f"the node says {verdict}")
+    if verdict is not None and not verdict.sent:
+        if verdict is Verdict.INSUFFICIENT_FUNDS:
+            return Pause("insufficient_funds", {"message": message})
+        if verdict is Verdict.KEY_MISSING:
+            return Quarantine("key_missing", {"message": message})
+        if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
+            return Prove(f"the node says {verdict}")
     asked = record.cancel_requested or _doomed(record, seen) is not None
     if asked and not noops:
         if not seen.killable:
@@ -311,10 +314,12 @@ def _doomed(record: Record, seen: Observation) -> str | None:
     """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash."""
     if seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
         return seen.reply.message
-    if _verb(record) in ("kill", "fail"):
+    if record.directive and _verb(record) in ("kill", "fail"):
         return "ended by an operator"
-    noop = next((a for a in record.attempts if a.purpose is Purpose.NOOP), None)
-    return str(noop.terms.get("why", "killed by a no-op")) if noop is not None else None
+    for attempt in record.attempts:
+        if attempt.purpose is Purpose.NOOP:
+            return str(attempt.terms.get("why", "killed by a no-op"))
+    return None
 
 
 def _verb(record: Record) -> str:

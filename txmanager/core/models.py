@@ -56,10 +56,14 @@ class IntentId:
     pool: str
     key: str
     tenant: str = "default"
+    text: str = field(init=False, repr=False, compare=False, default="")
+    """Unambiguous because neither tenant nor pool may contain a slash; made once, because every step names it."""
+
+    def __post_init__(self) -> None:
+        self.text = f"{self.tenant}/{self.pool}/{self.key}"  # type: ignore[misc]  # see `value`
 
     def __str__(self) -> str:
-        """Unambiguous because neither tenant nor pool may contain a slash."""
-        return f"{self.tenant}/{self.pool}/{self.key}"
+        return self.text
 
     @classmethod
     def parse(cls, text: str) -> IntentId:
@@ -69,7 +73,7 @@ class IntentId:
     @property
     def home(self) -> int:
         """The slot of this key, for ever: it must not depend on the pool's lanes."""
-        digest = hashlib.blake2b(str(self).encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(self.text.encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % HOMES
 
 
@@ -138,6 +142,10 @@ class Purpose(StrEnum):
     """Bytes that do nothing but use up a nonce, kept on the record of the intent they kill."""
 
 
+_NOOP = Purpose.NOOP
+"""Every pass over a lane compares with it, and reading a member off its enumeration is slow before Python 3.12."""
+
+
 @value(frozen=True, slots=True)
 class Attempt:
     """One signed transaction. Written ahead before it is sent; `proof` is set once it can never land."""
@@ -155,7 +163,7 @@ class Attempt:
     """The natural identity a replay is recognised by; made once, because every pass over a lane asks for it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", f"{self.nonce}:{self.hash}")
+        self.name = f"{self.nonce}:{self.hash}"  # type: ignore[misc]
 
     @property
     def dead(self) -> bool:
@@ -211,7 +219,7 @@ class Record:
     @property
     def effects(self) -> tuple[Attempt, ...]:
         """Attempts whose landing is the intent's effect: all but the no-ops."""
-        return tuple([a for a in self.attempts if a.purpose is not Purpose.NOOP])
+        return tuple([a for a in self.attempts if a.purpose is not _NOOP])
 
     def ended(self, outcome: Outcome, attempts: tuple[Attempt, ...], at: int) -> Record:
         """As it is kept: final, without payload and directive. Spelled out: every intent ends once."""

@@ -16,6 +16,7 @@ from txmanager.core.states import Status
 
 Order = Resign | Kill | Replace
 _ON_CHAIN = ("included", "final")
+_HELD, _NOOP = Status.HELD, Purpose.NOOP
 SINGLE_FOR_MS = 3_600_000
 """After so long a wider window is tried again."""
 
@@ -66,11 +67,6 @@ class Flight:
         return [a for a in self.record.live if a.name not in self.proofs and not self.on_chain(a)]
 
     @property
-    def reached(self) -> bool:
-        """The chain's nonce has come as far as this: whatever became of it, it does not wait to be included."""
-        return self.reply is not None and self.reply.reached
-
-    @property
     def landed(self) -> bool:
         return bool(self.sightings) and any(self.on_chain(a) for a in self.record.effects)
 
@@ -87,7 +83,7 @@ class Flight:
         """Every effect is proven dead: it waits to be signed again, or to end."""
         # A plain loop: every pass and every turn asks this of every flight, and mostly the first attempt answers.
         for attempt in self.record.attempts:
-            if attempt.purpose is not Purpose.NOOP and attempt.proof is None and attempt.name not in self.proofs:
+            if attempt.purpose is not _NOOP and attempt.proof is None and attempt.name not in self.proofs:
                 return False
         return True
 
@@ -105,7 +101,7 @@ class Flight:
 
     @property
     def held(self) -> bool:
-        return self.record.status is Status.HELD
+        return self.record.status is _HELD
 
 
 class Flights:
@@ -114,7 +110,7 @@ class Flights:
     def __init__(self, policy: Policy, *, gaps_block: bool = False) -> None:
         self._policy = policy
         self._gaps_block = gaps_block
-        self._by_id: dict[IntentId, Flight] = {}
+        self._by_id: dict[str, Flight] = {}
         self.single = 0
         """Since when the chain takes one of the account at a time (a window of 1, whatever the policy says), or 0."""
         self._lowest = (-1, 0)
@@ -129,26 +125,26 @@ class Flights:
         return iter(self._by_id.values())
 
     def add(self, flight: Flight) -> None:
-        self._by_id[flight.record.id] = flight
+        self._by_id[flight.record.id.text] = flight
 
     def get(self, id: IntentId) -> Flight | None:
-        return self._by_id.get(id)
+        return self._by_id.get(id.text)
 
     def remove(self, id: IntentId) -> None:
-        self._by_id.pop(id, None)
+        self._by_id.pop(id.text, None)
 
     def replace_all(self, flights: Iterable[Flight]) -> None:
-        self._by_id = {flight.record.id: flight for flight in flights}
+        self._by_id = {flight.record.id.text: flight for flight in flights}
 
     def room(self) -> int:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
         busy = held = 0
         for flight in self._by_id.values():
-            if flight.record.status is Status.HELD:
+            if flight.record.status is _HELD:
                 held += 1
-            elif strict or not (flight.reached or flight.landed):
-                busy += 1
+            elif strict or not ((flight.reply is not None and flight.reply.reached) or flight.landed):
+                busy += 1  # the chain's nonce has not come as far as this
         if held and (strict or self._gaps_block):
             return 0
         window = 1 if self.single else self._policy.window

@@ -82,11 +82,13 @@ class Tracker:
             changed |= await self._lane.gaps.tend()
         await self._answer()
         steps = self._decide()
-        changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle) and s.outcome.tx_hash])
+        ends = [(f, s) for f, s in steps if isinstance(s, Settle)]
+        changed |= await self._settle([(f, s) for f, s in ends if s.outcome.tx_hash])
         if not self._lane.forgets:
-            changed |= await self._settle([(f, s) for f, s in steps if isinstance(s, Settle) and not s.outcome.tx_hash])
-        changed |= await self._prove([f for f, s in steps if isinstance(s, Prove)])
-        for flight, step in steps:
+            changed |= await self._settle([(f, s) for f, s in ends if not s.outcome.tx_hash])
+        others = [(f, s) for f, s in steps if not isinstance(s, Wait | Settle)]
+        changed |= await self._prove([f for f, s in others if isinstance(s, Prove)])
+        for flight, step in others:
             match step:
                 case Resign() | Kill() | Replace():
                     flight.order = step
@@ -99,9 +101,9 @@ class Tracker:
                 case Quarantine(reason=reason, evidence=evidence):
                     flight.reply = None
                     await self._lane.quarantine(reason, evidence)
-                case Wait() | Settle() | Prove() | Probe():
+                case Prove() | Probe():
                     pass
-        self._probe([(f, s.attempt) for f, s in steps if isinstance(s, Probe)])
+        self._probe([(f, s.attempt) for f, s in others if isinstance(s, Probe)])
         if changed:
             self._lane.work.set()
         return changed
@@ -143,8 +145,7 @@ class Tracker:
         batch = [
             Settlement(f.record.id, f.record.life, f.record.stream_id, step.outcome, step.deaths) for f, step in ends
         ]
-        landed = max((_landed(f) for f, _ in ends), default=-1)
-        lane.deepest = max([lane.deepest, *(_included_at(f) for f, _ in ends)])
+        landed, lane.deepest = _landed([f for f, _ in ends], lane.deepest)
         lane.gaps.landed = max(lane.gaps.landed, landed)
         lane.context.point("before_settle")
         answers = await lane.settle(batch, landed if landed >= 0 else None)
@@ -305,19 +306,20 @@ class Tracker:
                 await lane.pause(f"{HELD}{record.id.key} ({step.reason})", step.evidence)
 
 
-def _landed(flight: Flight) -> int:
-    """The highest nonce of this record that is ours on chain, or (a no-op) may still be."""
-    nonces = [
-        a.nonce
-        for a in flight.record.attempts
-        if flight.where(a) == "final" or (a.purpose is Purpose.NOOP and not a.dead)
-    ]
-    return max(nonces, default=-1)
-
-
-def _included_at(flight: Flight) -> tuple[int, int]:
-    final = [(a.nonce, flight.sightings[a.name].height) for a in flight.record.attempts if flight.where(a) == "final"]
-    return max(((nonce, height) for nonce, height in final if height is not None), default=(-1, -1))
+def _landed(flights: Sequence[Flight], deepest: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+    """The highest nonce of these that is ours on chain, or (a no-op) may still be; and the deepest yet that was seen
+    final, with its height."""
+    highest = -1
+    for flight in flights:
+        for attempt in flight.record.attempts:
+            sighting = flight.sightings.get(attempt.name)
+            if sighting is not None and sighting.where == "final":
+                highest = max(highest, attempt.nonce)
+                if sighting.height is not None and attempt.nonce >= deepest[0]:
+                    deepest = max(deepest, (attempt.nonce, sighting.height))
+            elif attempt.purpose is Purpose.NOOP and not attempt.dead:
+                highest = max(highest, attempt.nonce)
+    return highest, deepest
 
 
 def _final(flight: Flight, step: Settle, at: int) -> Record:

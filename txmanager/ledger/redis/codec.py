@@ -55,6 +55,13 @@ def more(intent: Intent) -> bytes:
     return dumps(extra, "metadata") if extra else b""
 
 
+def entry(flat: Sequence[bytes]) -> tuple[Intent, str]:
+    """What `append` put into the queue, in its order: the intent, and its life."""
+    _, id, _, life, _, fingerprint, _, kind, _, extra, _, payload = flat
+    fields = {b"k": kind, b"f": fingerprint, b"m": extra}
+    return intent(IntentId.parse(id.decode()), fields, payload), life.decode()
+
+
 def intent(id: IntentId, fields: Fields, payload: bytes | None) -> Intent:
     extra = loads(fields[b"m"]) if fields[b"m"] else {}
     return Intent(

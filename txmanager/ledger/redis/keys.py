@@ -20,8 +20,8 @@ class Keys:
 
     def of_home(self, id: IntentId) -> tuple[str, str]:
         """Both keys of a claim; the home is a hash, taken once."""
-        home = id.home
-        return f"{self.prefix}:{{h{home}}}:{id}", f"{self.prefix}:{{h{home}}}:open"
+        start = f"{self.prefix}:{{h{id.home}}}:"
+        return start + id.text, start + "open"
 
     def lane(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:lane"
@@ -60,10 +60,9 @@ class Keys:
     def record(self, lane: str, id: IntentId) -> str:
         return f"{self.prefix}:{{{lane}}}:r:{id}"
 
-    def records(self, lane: str, ids: Iterable[str]) -> list[str]:
-        """Those of many, by the text of their ids."""
+    def records(self, lane: str, ids: Iterable[IntentId]) -> list[str]:
         start = f"{self.prefix}:{{{lane}}}:r:"
-        return [start + id for id in ids]
+        return [start + id.text for id in ids]
 
     def wake(self, lane: str) -> str:
         """A channel, not a key: something was appended to the lane, or asked of its owner."""

@@ -14,7 +14,7 @@ from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Arg, Call
 
-_SOURCES = {status: words(sources(status)) for status in Status if status.final}
+_SOURCES = [words(sources(status)) for status in (Status.DONE, Status.FAILED, Status.CANCELLED)]
 """What each end may follow, as `settle` looks for it."""
 
 
@@ -76,13 +76,9 @@ class Owners(Backend):
         reply = await self._fenced(fence, "take", keys, (fence.epoch, fence.token, count))
         if reply[0] != b"ok":
             return []
-        taken = []
-        for sid, flat in reply[1:]:
-            fields = codec.pairs(flat)
-            id = IntentId.parse(fields[b"i"].decode())
-            intent = codec.intent(id, fields, fields[b"p"])
-            taken.append(Taken(intent, fields[b"l"].decode(), sid.decode(), int(sid.partition(b"-")[0])))
-        return taken
+        return [
+            Taken(*codec.entry(flat), stream_id=sid.decode(), at=int(sid.partition(b"-")[0])) for sid, flat in reply[1:]
+        ]
 
     async def unfinished(self, fence: Fence) -> list[Record]:
         lane = fence.lane
@@ -100,17 +96,16 @@ class Owners(Backend):
         lane = fence.lane
         after = max([cursor, *(w.attempt.nonce + 1 for w in batch)])
         args: list[Arg] = [fence.epoch, fence.token, str(cursor), str(after)]
-        names = [str(write.id) for write in batch]
-        for name, write in zip(names, batch, strict=True):
+        for write in batch:
             attempt = write.attempt
-            args += (name, write.life, write.stream_id, attempt.purpose.value, str(attempt.nonce), attempt.hash)
-            args += (codec.pack_attempt(attempt), int(write.counted), *_deaths(write.deaths))
+            args += (write.life, write.stream_id, attempt.nonce, attempt.hash, codec.pack_attempt(attempt))
+            args += (int(write.counted), *_deaths(write.deaths))
         keys = [
             self._keys.lane(lane),
             self._keys.queue(lane),
             self._keys.events(lane),
             self._keys.unfinished(lane),
-            *self._keys.records(lane, names),
+            *self._keys.records(lane, [write.id for write in batch]),
         ]
         reply = await self._fenced(fence, "record_attempts", keys, args, durable=True)
         if reply[0] == b"refused":
@@ -124,24 +119,24 @@ class Owners(Backend):
         # an outcome seen on chain can be seen again; one that only we know must not be lost, nor rest on what was
         unseen = any(item.outcome.tx_hash is None for item in batch)
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
-        args.append("unseen" if unseen else "")
-        names = [str(item.id) for item in batch]
-        for name, item in zip(names, batch, strict=True):
+        args += ("unseen" if unseen else "", *_SOURCES)
+        for item in batch:
             outcome = check_final(item.outcome)
             landed_as = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
             code = str(outcome.error["code"]) if outcome.error else ""
-            args += (name, item.life, outcome.status.value, _SOURCES[outcome.status])
-            args += (codec.pack_outcome(outcome), landed_as, code, outcome.tx_hash or "", *_deaths(item.deaths))
-        keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, names)]
+            args += (item.life, outcome.status.value, codec.pack_outcome(outcome), landed_as, code)
+            args += _deaths(item.deaths)
+        keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, [item.id for item in batch])]
         reply = await self._fenced(fence, "settle", keys, args, durable=unseen)
         if reply[0] == b"rolled_back":
             raise RolledBack(lane, reply[1].decode(), reply[2].decode())
-        answers = []
-        for item in reply[1:]:
-            word: Any = item[0].decode()
-            answers.append(
-                Settled(word, item[1].decode() if len(item) > 1 else "", int(item[2]) if len(item) > 2 else 0)
-            )
+        at, answers = int(reply[1]), []
+        for item, told in zip(batch, reply[2:], strict=True):
+            if told == b"settled":
+                answers.append(Settled("settled", item.outcome.status.value, at))
+            else:
+                word: Any = told[0].decode()
+                answers.append(Settled(word, told[1].decode() if len(told) > 1 else ""))
         return answers
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:

@@ -1,7 +1,7 @@
 -- record_attempts: write signed bytes ahead of their broadcast, all or nothing, and move the cursor.
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5.. record (hash) of each attempt
--- Args   1 epoch  2 token  3 cursor  4 cursor after  then per attempt: id, life, stream id, purpose, nonce, hash,
---        attempt (blob), counted, number of deaths, then per death: attempt name, proof (json)
+-- Args   1 epoch  2 token  3 cursor  4 cursor after  then per attempt: life, stream id, nonce, hash,
+--        attempt (blob, begins with its purpose), counted, number of deaths, then per death: attempt name, proof (json)
 -- Reply  {"ok", cursor} | {"refused", entry, why} | {"rolled_back", stored, found} | {"fenced", owner, epoch}
 -- Why    what is not recorded may be forgotten by a crash; what is recorded twice may be paid twice
 --@include _time
@@ -9,19 +9,21 @@
 --@include _fence
 --@include _replication
 --@include _event
+--@include _record_id
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 
-local writes, at = {}, 5
+local NONE, writes, at = {}, {}, 5
 for i = 5, #KEYS do
-  local write = {key = KEYS[i], id = ARGV[at], life = ARGV[at + 1], sid = ARGV[at + 2], purpose = ARGV[at + 3],
-    nonce = ARGV[at + 4], hash = ARGV[at + 5], blob = ARGV[at + 6], counted = ARGV[at + 7], deaths = {}}
-  write.field = 'a:' .. write.nonce .. ':' .. write.hash
-  for d = 1, tonumber(ARGV[at + 8]) do
-    write.deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d]
+  local blob, count, deaths = ARGV[at + 4], tonumber(ARGV[at + 6]), NONE
+  if count > 0 then
+    deaths = {}
+    for d = 1, count do deaths[ARGV[at + 5 + 2 * d]] = ARGV[at + 6 + 2 * d] end
   end
-  at = at + 9 + 2 * tonumber(ARGV[at + 8])
-  writes[#writes + 1] = write
+  writes[i - 4] = {key = KEYS[i], id = id_of(KEYS[i]), life = ARGV[at], sid = ARGV[at + 1], nonce = ARGV[at + 2],
+    hash = ARGV[at + 3], blob = blob, purpose = string.match(blob, '^%a+'), counted = ARGV[at + 5], deaths = deaths,
+    field = 'a:' .. ARGV[at + 2] .. ':' .. ARGV[at + 3]}
+  at = at + 7 + 2 * count
 end
 
 local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto', 'keyless')
@@ -57,20 +59,23 @@ if lane[3] == 'paused' and #firsts > 0 then return {'refused', 'lane', 'the lane
 if lane[1] ~= ARGV[3] and lane[5] ~= '1' then -- there, reservations move it
   return {'refused', 'cursor', 'stands at ' .. (lane[1] or 'nothing') .. ', not at ' .. ARGV[3]}
 end
-if #firsts > 0 then
-  local live = redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts)
+-- The first of the firsts that is not the oldest unsigned entry of its place, if any.
+local function overtaking(oldest)
   for i, write in ipairs(firsts) do
-    if not live[i] or live[i][1] ~= write.sid then
-      return {'refused', write.id, 'not the oldest queued entries'}
-    end
+    if not oldest[i] or oldest[i][1] ~= write.sid then return write end
   end
+end
+if #firsts > 0 and overtaking(redis.call('XPENDING', KEYS[2], 'lane', '(' .. lane[4], '+', #firsts)) then
+  -- What was handed out tells without reading payloads, but an entry deleted by hand is still listed there.
+  local write = overtaking(redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts))
+  if write then return {'refused', write.id, 'not the oldest queued entries'} end
 end
 
 local last
 local seen = {}
 for _, write in ipairs(writes) do
   local record, shares, rival, alive = write.record, false, false, false
-  for field in pairs(record) do
+  for field in pairs(write.purpose == 'first' and NONE or record) do
     local name, nonce = string.match(field, '^a:((%d+):.+)$')
     if nonce then
       local dead = record['d:' .. name] or write.deaths[name]

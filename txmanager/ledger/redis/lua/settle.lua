@@ -1,9 +1,9 @@
 -- settle: store outcomes, each once, and leave the queue.
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6.. record (hash)
 -- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  5 "unseen" if no chain shows some of the ends | ""
---        then per outcome: id, life, status, allowed states, outcome (json), landed attempt name | "", error code,
---        tx hash, number of deaths, then per death: name, proof
--- Reply  {"ok", {"settled", status, at} | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
+--        6, 7, 8 what done, failed and cancelled may follow  then per outcome: life, status, outcome (json),
+--        landed attempt name | "", error code, number of deaths, then per death: name, proof
+-- Reply  {"ok", at, "settled" | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
 --        {"rolled_back", stored, found} | {"fenced", owner, epoch}
 -- Why    a worker that paused past its lease must not overwrite its successor's result
 --@include _time
@@ -12,6 +12,7 @@
 --@include _replication
 --@include _event
 --@include _finish
+--@include _record_id
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it remembers of the attempts
@@ -20,7 +21,9 @@ if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it rem
 end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
-local replies, at, now, finals, sids = {'ok'}, 6, digits(clock()), {}, {}
+local now, at, finals, sids = digits(clock()), 9, {}, {}
+local replies, none = {'ok', now}, {}
+local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
 
 local function proven(key, name, status, deaths, landed)
   if name ~= '' then return status ~= 'cancelled' and landed and string.match(landed, '^(%a+)') ~= 'noop' end
@@ -38,18 +41,20 @@ local function proven(key, name, status, deaths, landed)
 end
 
 for i = 6, #KEYS do
-  local id, life, status, allowed = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local outcome, name, err, hash = ARGV[at + 4], ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
-  local deaths, count = {}, tonumber(ARGV[at + 8])
-  for d = 1, count do deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d] end
-  at = at + 9 + 2 * count
+  local life, status, outcome, name, err = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local deaths, count = none, tonumber(ARGV[at + 5])
+  if count > 0 then
+    deaths = {}
+    for d = 1, count do deaths[ARGV[at + 4 + 2 * d]] = ARGV[at + 5 + 2 * d] end
+  end
+  at = at + 6 + 2 * count
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name)
   local before = record[1]
   if before == 'retired' or record[2] ~= life then
     replies[#replies + 1] = {'gone'}
   elseif before == 'done' or before == 'failed' or before == 'cancelled' then
     replies[#replies + 1] = {before == status and 'already' or 'conflict', before}
-  elseif not string.find(allowed, ' ' .. before .. ' ', 1, true)
+  elseif not string.find(allowed[status], ' ' .. before .. ' ', 1, true)
     or not proven(KEYS[i], name, status, deaths, record[5]) then
     replies[#replies + 1] = {'refused', before}
   else
@@ -57,10 +62,11 @@ for i = 6, #KEYS do
       if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
     end
     if record[4] then redis.call('HDEL', KEYS[i], 'd') end -- the operator's word has nothing left to act on
-    finish(KEYS[3], KEYS[i], id, status, outcome, hash, err, now)
+    local id = id_of(KEYS[i])
+    finish(KEYS[3], KEYS[i], id, status, outcome, string.match(name, ':(.+)') or '', err, now)
     finals[#finals + 1] = id
     sids[#sids + 1] = record[3]
-    replies[#replies + 1] = {'settled', status, now}
+    replies[#replies + 1] = 'settled'
   end
 end
 if ARGV[3] ~= '' then
