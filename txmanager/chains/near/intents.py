@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.json_schema import WithJsonSchema
 
@@ -24,8 +25,15 @@ from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Json
 
 DEFAULT_GAS = 30 * TGAS
-_compact = json.JSONEncoder(separators=(",", ":")).encode
+_big_numbers = json.JSONEncoder(separators=(",", ":")).encode
 _KEY_EXAMPLE = "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+
+
+def _compact(value: Json) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # a whole number beyond 64 bits, or half of a character
+        return _big_numbers(value).encode()
 
 
 def _account(value: str) -> str:
@@ -93,7 +101,7 @@ class Call(Model):
         if self.args_base64 is not None:
             args = base64.b64decode(self.args_base64)
         else:
-            args = b"{}" if self.args is None else _compact(self.args).encode()
+            args = b"{}" if self.args is None else _compact(self.args)
         return act.FunctionCall(self.method_name, args, self.gas, self.deposit)
 
 

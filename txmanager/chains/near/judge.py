@@ -118,7 +118,12 @@ def _name(error: Any) -> tuple[str, bool]:
 
 def _effect(kind: str, steps: list[Step]) -> Step:
     """The step whose status is the intent's own: the end of the chain of receipts that stand for one another."""
-    transaction, by_id = steps[0], {step.id: step for step in steps}
+    transaction = steps[0]
+    if len(steps) == 2 and transaction.verdict == "SuccessReceiptId" and transaction.told == steps[1].id:
+        only = steps[1]
+        if only.verdict == "SuccessValue":
+            return only  # as of most: one receipt, which made no other
+    by_id = {step.id: step for step in steps}
     last = _follow(transaction, by_id)
     if last.failed or kind != "near.delegate":
         return last
@@ -174,7 +179,7 @@ def _step(value: Any, refunds: Container[str]) -> Step:
         executor,
         verdict,
         body,
-        tuple(map(str, ids)) if isinstance(ids, list) else (),
+        tuple(map(str, ids)) if ids and isinstance(ids, list) else (),
         tuple(map(str, logs)) if logs and isinstance(logs, list) else (),
         gas if type(gas) is int and gas >= 0 else _number(gas),
         _number(tokens),
