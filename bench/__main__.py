@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -23,7 +24,7 @@ from typing import Any
 from bench import contenders, figures
 from bench.figures import Series, percentile, sample
 from bench.page import write_page
-from bench.processes import ROOT, Failed, redis_server, run
+from bench.processes import ROOT, SERVERS, Failed, choose_server, redis_server, run
 
 PARTS = ("drain", "network", "latency", "accept", "memory", "blocks", "growth", "million", "recovery")
 ONCE = ("memory", "blocks", "growth", "million", "recovery")
@@ -45,8 +46,14 @@ def measure_drain(results: Results, options: argparse.Namespace, peers: list[str
     sample(
         _put(results, "drain", "txmanager, fsync"), lambda: figures.drain_ours(options.jobs, *durable, fsync="always")
     )
+    if options.server == "valkey" and shutil.which("redis-server"):
+        other = _put(results, "drain", "txmanager, on redis-server")
+        sample(other, lambda: figures.drain_ours(options.jobs, *wide, server="redis"))
     for name in peers:
         sample(_put(results, "drain", name), lambda n=name: figures.drain_peer(n, options.peer_jobs))  # type: ignore[misc]
+    for name in contenders.BARE:
+        bare = _put(results, "drain", f"{name}, bare connection")
+        sample(bare, lambda n=name: figures.drain_peer(n, options.peer_jobs, http="bare"))  # type: ignore[misc]
 
 
 def measure_network(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
@@ -139,6 +146,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="2,000 jobs, once: whether it runs, not how fast")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
     parser.add_argument("--keep", action="store_true", help="parts not asked for stay as the last run measured them")
+    parser.add_argument("--server", choices=SERVERS, default=SERVERS[0], help="the embedded Valkey, or redis-server")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "performance.md")
     options = parser.parse_args()
     if options.quick:
@@ -156,6 +164,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    choose_server(options.server)
     peers = contenders.install_peers()
     results: Results = _kept(options.only) if options.keep else {}
     kept = ", ".join(sorted(results))
@@ -181,7 +190,7 @@ def main() -> None:
         "load average at the start of each repeat": ", ".join(f"{one:.2f}" for one in loads),
         **({"kept from an earlier run, under another load": kept} if kept else {}),
         "python": platform.python_version(),
-        "redis": redis_version,
+        "server": redis_version,
         "txmanager": version("txmanager"),
         **contenders.versions(peers),
     }

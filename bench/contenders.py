@@ -14,6 +14,8 @@ CACHE = ROOT / ".cache" / "bench"
 LOCKS = ROOT / "bench" / "peers"
 PYTHON_PEERS = ("saq", "taskiq", "arq", "streaq", "rq", "naive")
 PEERS = ("bullmq", *PYTHON_PEERS)
+BARE = ("saq", "taskiq")
+"""The fastest Python queues; they are drained a second time with a bare connection instead of aiohttp."""
 BATCH_ONLY = ("rq",)
 """Peers whose workers only poll in seconds when their queue is empty: their latency is not measured."""
 
@@ -39,13 +41,16 @@ def install_peers() -> list[str]:
     return ready
 
 
-def peer(name: str, mode: str, redis: str, sink: int, jobs: int, rate: float) -> tuple[list[str], dict[str, str]]:
+def peer(
+    name: str, mode: str, redis: str, sink: int, jobs: int, rate: float, http: str = "aiohttp"
+) -> tuple[list[str], dict[str, str]]:
     """The command of a peer and its environment."""
     if name == "bullmq":
         command = ["node", str(_NODE / "bullmq_peer.mjs")]
     else:
         command = [str(_VENV / "bin" / "python"), "-m", f"bench.peers.{name}_peer"]
     command += [mode, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs), "--rate", str(rate)]
+    command += ["--http", http]
     return command, {**os.environ, "PYTHONPATH": str(ROOT)}
 
 

@@ -15,7 +15,7 @@ from bench.processes import Failed, Redis, ask, proxy, redis_server, run, sink
 
 RTT_MS = 20.0
 RATE = 200.0
-WIDE = 64
+WIDE = 128
 """The window of the drain without delays: what an operator who wants throughput sets for a direct endpoint."""
 
 
@@ -46,9 +46,11 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(*, fsync: str = "everysec", rtt_ms: float = 0.0, handler_ms: float = 0.0) -> Iterator[Stage]:
+def stage(
+    *, fsync: str = "everysec", rtt_ms: float = 0.0, handler_ms: float = 0.0, server: str = ""
+) -> Iterator[Stage]:
     """A Redis, a sink and, where the network takes its time, a proxy: new ones for every sample."""
-    with redis_server(fsync) as redis, sink(handler_ms) as port, contextlib.ExitStack() as more:
+    with redis_server(fsync, server) as redis, sink(handler_ms) as port, contextlib.ExitStack() as more:
         yield Stage(redis, port, more.enter_context(proxy(port, rtt_ms)) if rtt_ms else port)
 
 
@@ -63,8 +65,10 @@ def sample(series: Series, measure: Callable[[], dict[str, Any]], key: str = "pe
     series.more.update({k: float(v) for k, v in told.items() if isinstance(v, int | float)})
 
 
-def drain_ours(jobs: int, *options: str, lanes: int = 8, fsync: str = "everysec", **delays: float) -> dict[str, Any]:
-    with stage(fsync=fsync, **delays) as at:
+def drain_ours(
+    jobs: int, *options: str, lanes: int = 8, fsync: str = "everysec", server: str = "", **delays: float
+) -> dict[str, Any]:
+    with stage(fsync=fsync, server=server, **delays) as at:
         words = ("--lanes", str(lanes), *options)
         run(contenders.ours("fill", at.redis.url, at.rpc, jobs, *words), 600)
         before = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts()
@@ -113,9 +117,11 @@ def million(queued: int, part: int) -> dict[str, float]:
     return {"short": short, "long": long, "early_mb": rest["early_mb"], "late_mb": rest["rss_mb"], "queued": queued}
 
 
-def drain_peer(name: str, jobs: int, *, rtt_ms: float = 0.0, handler_ms: float = 0.0) -> dict[str, Any]:
+def drain_peer(
+    name: str, jobs: int, *, rtt_ms: float = 0.0, handler_ms: float = 0.0, http: str = "aiohttp"
+) -> dict[str, Any]:
     with stage(rtt_ms=rtt_ms, handler_ms=handler_ms) as at:
-        command, env = contenders.peer(name, "drain", at.redis.url, at.rpc, jobs, RATE)
+        command, env = contenders.peer(name, "drain", at.redis.url, at.rpc, jobs, RATE, http)
         told = run(command, 600, env)
         return {**told, "violations": ask(at.sink, "bench_stats")["violations"]}
 

@@ -40,10 +40,12 @@ The work: {given} over 8 keys, first in first out per key. A job builds and sign
 bytes, posts it to a JSON-RPC sink in another process, and stores a result that can be read again. Ours is the
 production worker, ledger and NEAR adapter, unchanged, with write-ahead, tracking to finality and retirement; it asks
 the sink twice per transaction where a peer asks once. The peers have one queue per key with one job of it at a time,
-and a leaner HTTP client than their users take. {repeats} repeats, interleaved; medians, with the lowest and highest.
-Every sample has a Redis (AOF, everysec) and a sink of its own. "Violations" are nonces that reached the sink out of
-order. A contender's own processor time per job is shown too (without Redis and the sink): it moves little when other
-programs keep the machine busy.
+and post as their users do: with aiohttp, BullMQ with Node's own keep-alive agent. The two fastest Python queues are
+shown with a bare connection, too, which is no part of a goal. {repeats} repeats, interleaved; medians, with the lowest
+and highest. Every sample has a server (AOF, everysec) and a sink of its own; the server is the embedded Valkey unless
+a line says otherwise, for every contender. "Violations" are nonces that reached the sink out of order. A contender's
+own processor time per job is shown too (without Redis and the sink): it moves little when other programs keep the
+machine busy.
 
 {table(["machine", ""], [[name, value] for name, value in machine.items()])}"""
 

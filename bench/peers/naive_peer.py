@@ -8,7 +8,7 @@ import os
 
 import redis.asyncio as aioredis
 
-from bench.peers.job import KEYS, Bench, Link, options
+from bench.peers.job import KEYS, Bench, options
 
 
 async def main() -> None:
@@ -19,7 +19,7 @@ async def main() -> None:
         await client.lpush(f"naive:{job % KEYS}", job)
 
     async def work(key: int) -> None:
-        link = Link(bench.options.sink)
+        link = bench.link()
         while True:
             if not await client.set(f"lock:{key}", "1", nx=True, px=10_000):
                 await asyncio.sleep(0.05)

@@ -21,6 +21,7 @@ def bench(
     only: Annotated[
         str, typer.Option(help="Some of drain,network,latency,accept,memory,blocks,growth,million,recovery.")
     ] = "",
+    server: Annotated[str, typer.Option(help="valkey (embedded, as `txmanager up` starts it) or redis.")] = "valkey",
     keep: Annotated[bool, typer.Option("--keep", help="Other parts stay as the last run measured them.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="2,000 jobs, once: whether it runs, not how fast.")] = False,
 ) -> None:
@@ -28,5 +29,6 @@ def bench(
     if not (_ROOT / "bench" / "__main__.py").is_file():
         raise Misconfigured("`txmanager bench` needs the project's source: run it from a checkout (make bench)")
     words = ["--jobs", str(jobs), "--peer-jobs", str(peer_jobs), "--repeats", str(repeats)]
+    words += ["--server", server]
     words += (["--only", only] if only else []) + (["--quick"] if quick else []) + (["--keep"] if keep else [])
     raise typer.Exit(subprocess.run([sys.executable, "-m", "bench", *words], cwd=_ROOT, check=False).returncode)
