@@ -79,11 +79,7 @@ class Producer:
                 break
             await self._claim(waiting)
             await self._append([p for p in waiting if p.result is None])
-        results: list[Submitted | TxManagerError] = []
-        for p in progress:
-            late = StaleClaim(f"idempotency key {p.intent.id.key!r} could not be settled on a lane; retry the same key")
-            results.append(p.result if p.result is not None else late)
-        return results
+        return [p.result if p.result is not None else _late(p) for p in progress]
 
     async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> None:
         """Bind a caller's own key to the key its payload implies, before that one is claimed."""
@@ -215,6 +211,10 @@ class Producer:
             p.result = NoLane(p.intent.id.pool)
             return
         await self._ledger.move(p.intent.id, p.life, p.lane, lane)
+
+
+def _late(p: _Progress) -> TxManagerError:
+    return StaleClaim(f"idempotency key {p.intent.id.key!r} could not be settled on a lane; retry the same key")
 
 
 def _conflict(p: _Progress, reply: Appended) -> TxManagerError:
