@@ -20,10 +20,8 @@ _ELSEWHERE = frozenset(
 _UNASKED = CircuitOpen("not asked")
 
 
-def _unanswered(answer: Json | RpcFailure) -> bool:
-    if isinstance(answer, RpcError):
-        return answer.cause in _ELSEWHERE
-    return isinstance(answer, RpcFailure) and not isinstance(answer, TimedOut)
+def _unanswered(failure: RpcFailure) -> bool:
+    return failure.cause in _ELSEWHERE if isinstance(failure, RpcError) else not isinstance(failure, TimedOut)
 
 
 class HttpRpc:
@@ -68,7 +66,7 @@ class HttpRpc:
             answers: list[Json | RpcFailure] = [_UNASKED] * len(calls)
         else:
             answers = await node.call_each(calls, group=group, timeout=timeout)
-        again = [n for n, answer in enumerate(answers) if _unanswered(answer)]
+        again = [n for n, answer in enumerate(answers) if isinstance(answer, RpcFailure) and _unanswered(answer)]
         if again:
             told = await ask_apart(self.call, [calls[n] for n in again], group, timeout)
             for n, answer in zip(again, told, strict=True):

@@ -31,6 +31,8 @@ from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import HELD, OwnedLane
 
 _QUICK_S = 0.001
+_NOTHING_LEFT = (Wait, Settle)
+"""Steps that ask for nothing once the ends are stored."""
 PROVE_EVERY_MS = 1_000
 
 
@@ -86,7 +88,7 @@ class Tracker:
         changed |= await self._settle([(f, s) for f, s in ends if s.outcome.tx_hash])
         if not self._lane.forgets:
             changed |= await self._settle([(f, s) for f, s in ends if not s.outcome.tx_hash])
-        others = [(f, s) for f, s in steps if not isinstance(s, Wait | Settle)]
+        others = [(f, s) for f, s in steps if type(s) not in _NOTHING_LEFT]
         changed |= await self._prove([f for f, s in others if isinstance(s, Prove)])
         for flight, step in others:
             match step:

@@ -28,6 +28,8 @@ MAX_METHOD_NAMES_BYTES = 2_000
 MAX_ARGS = 4_194_304
 MAX_CODE = 4_194_304
 MAX_GAS_KEY_NONCES = 1_024
+_YOCTO = "must be 0 to 2^128-1 yoctoNEAR"
+_PAYING = (Transfer, FunctionCall, TransferToGasKey)
 _FRAME_BYTES = 64 + 4 + 65 + 11 + 32 + 2 + 66
 """Upper bound of everything in a signed transaction but the receiver and the actions."""
 
@@ -40,16 +42,18 @@ def check_actions(actions: Sequence[Action], field: str = "actions") -> None:
     gas = 0
     for index, action in enumerate(actions):
         where = f"{field}[{index}]"
-        if isinstance(action, DeleteAccount) and index != len(actions) - 1:
-            raise InvalidInput(where, "delete_account must be the last action")
-        if isinstance(action, SignedDelegate):
+        if isinstance(action, FunctionCall):
+            _check_call(action, where)
+            gas += action.gas
+        elif isinstance(action, SignedDelegate):
             if len([a for a in actions if isinstance(a, SignedDelegate)]) > 1:
                 raise InvalidInput(field, "at most one delegate fits into a transaction")
             check_actions(action.delegate.actions, f"{where}.actions")
             gas += attached_gas(action.delegate.actions)
+        elif isinstance(action, DeleteAccount) and index != len(actions) - 1:
+            raise InvalidInput(where, "delete_account must be the last action")
         else:
             _check_action(action, where)
-            gas += attached_gas((action,))
     if gas > MAX_PREPAID_GAS:
         raise InvalidInput(field, f"attach {gas} gas in total, more than the limit of {MAX_PREPAID_GAS}")
 
@@ -68,25 +72,29 @@ def attached_deposit(actions: Sequence[Action]) -> int:
     """Tokens that travel with the actions; a relayer pays those of what it relays, too."""
     total = 0
     for action in actions:
-        if isinstance(action, Transfer | FunctionCall | TransferToGasKey):
+        if isinstance(action, _PAYING):
             total += action.deposit
         elif isinstance(action, SignedDelegate):
             total += attached_deposit(action.delegate.actions)
     return total
 
 
+def _check_call(action: FunctionCall, where: str) -> None:
+    if not 0 <= action.deposit <= U128_MAX:
+        raise InvalidInput(f"{where}.deposit", _YOCTO)
+    if not 1 <= len(action.method_name.encode()) <= MAX_METHOD_NAME:
+        raise InvalidInput(f"{where}.method_name", f"must have 1 to {MAX_METHOD_NAME} bytes")
+    if len(action.args) > MAX_ARGS:
+        raise InvalidInput(f"{where}.args", f"have {len(action.args)} bytes; the limit is {MAX_ARGS}")
+    if not 1 <= action.gas <= U64_MAX:
+        raise InvalidInput(f"{where}.gas", "must be at least 1; 30000000000000 (30 Tgas) is usual")
+
+
 def _check_action(action: Action, where: str) -> None:
     for name in ("deposit", "stake", "amount", "gas_balance"):
         if not 0 <= getattr(action, name, 0) <= U128_MAX:
-            raise InvalidInput(f"{where}.{name}", "must be 0 to 2^128-1 yoctoNEAR")
+            raise InvalidInput(f"{where}.{name}", _YOCTO)
     match action:
-        case FunctionCall():
-            if not 1 <= len(action.method_name.encode()) <= MAX_METHOD_NAME:
-                raise InvalidInput(f"{where}.method_name", f"must have 1 to {MAX_METHOD_NAME} bytes")
-            if len(action.args) > MAX_ARGS:
-                raise InvalidInput(f"{where}.args", f"have {len(action.args)} bytes; the limit is {MAX_ARGS}")
-            if not 1 <= action.gas <= U64_MAX:
-                raise InvalidInput(f"{where}.gas", "must be at least 1; 30000000000000 (30 Tgas) is usual")
         case DeployContract():
             if len(action.code) > MAX_CODE:
                 raise InvalidInput(f"{where}.code", f"has {len(action.code)} bytes; the limit is {MAX_CODE}")

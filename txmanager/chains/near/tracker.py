@@ -90,11 +90,11 @@ class Tracker:
         return before is not None and before[1].where == "unknown"
 
     def _read(self, intent: Intent, attempt: Attempt, told: Any, height: int) -> Sighting:
-        if isinstance(told, RpcError) and told.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
-            return self._remember(attempt.hash, UNSEEN, height + 1)
-        if isinstance(told, TimedOut):  # it proves nothing, and is no reason to stop looking at the others
-            return self._remember(attempt.hash, UNSEEN, height)
         if isinstance(told, RpcFailure):
+            if isinstance(told, RpcError) and told.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
+                return self._remember(attempt.hash, UNSEEN, height + 1)
+            if isinstance(told, TimedOut):  # it proves nothing, and is no reason to stop looking at the others
+                return self._remember(attempt.hash, UNSEEN, height)
             raise told
         status = told.get("final_execution_status") if isinstance(told, dict) else None
         if not isinstance(status, str) or status not in STATUSES:

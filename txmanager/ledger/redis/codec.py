@@ -63,12 +63,15 @@ def entry(flat: Sequence[bytes]) -> tuple[Intent, str]:
 
 
 def intent(id: IntentId, fields: Fields, payload: bytes | None) -> Intent:
-    extra = loads(fields[b"m"]) if fields[b"m"] else {}
+    kind, fingerprint, body = text(fields[b"k"]), text(fields[b"f"]), loads(payload) if payload is not None else {}
+    if not fields[b"m"]:
+        return Intent(id, kind, body, fingerprint, partition_key=id.key)
+    extra = loads(fields[b"m"])
     return Intent(
         id=id,
-        kind=text(fields[b"k"]),
-        payload=loads(payload) if payload is not None else {},
-        fingerprint=text(fields[b"f"]),
+        kind=kind,
+        payload=body,
+        fingerprint=fingerprint,
         partition_key=extra.get("partition_key", id.key),
         max_age_s=extra.get("max_age_s"),
         metadata=extra.get("metadata", {}),

@@ -29,7 +29,7 @@ class Finals(Backend):
             Call(
                 "retire_home",
                 self._home_keys(r.id),
-                (str(r.id), r.intent.fingerprint, r.life, r.lane, r.created_at, codec.pack_final(r)),
+                (r.id.text, r.intent.fingerprint, r.life, r.lane, r.created_at, codec.pack_final(r)),
             )
             for r in records
         ]
@@ -41,8 +41,8 @@ class Finals(Backend):
         for lane, group in by_lane.items():
             args: list[Arg] = [TOMBSTONE_MS]
             for record in group:
-                args += (str(record.id), record.life, record.status.value)
-            keys = [self._keys.finals(lane), *(self._keys.record(lane, r.id) for r in group)]
+                args += (record.id.text, record.life, record.status.value)
+            keys = [self._keys.finals(lane), *self._keys.records(lane, [record.id for record in group])]
             burials.append(Call("bury", keys, args))
         return sum(await self._runner.run_many(burials))
 

@@ -20,7 +20,7 @@ _ALIASES = 8
 class Producers(Backend):
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]:
         await self._gauge.check()
-        calls = [Call("claim", self._home_keys(c.id), (str(c.id), c.fingerprint, c.lane, c.life)) for c in claims]
+        calls = [Call("claim", self._home_keys(c.id), (c.id.text, c.fingerprint, c.lane, c.life)) for c in claims]
         replies = await self._runner.run_joined(calls, durable=True)
         return [self._claimed(c.id, r) for c, r in zip(claims, replies, strict=True)]
 
@@ -54,7 +54,7 @@ class Producers(Backend):
             intent = entry.intent
             payload = codec.dumps(intent.payload)
             args += (
-                str(intent.id),
+                intent.id.text,
                 entry.life,
                 entry.born,
                 intent.fingerprint,
