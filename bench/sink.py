@@ -16,7 +16,7 @@ import base64
 import hashlib
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import base58
@@ -143,6 +143,7 @@ class Connection(asyncio.Protocol):
         self._delay_s = delay_s
         self._rest = b""
         self._waits = False
+        self._later: deque[bytes] = deque()
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -161,13 +162,15 @@ class Connection(asyncio.Protocol):
             answers.append(_HEAD % (len(body), body))
             at = end
         self._rest = data[at:]
-        if not answers:
-            return
-        if self._waits:
+        if answers and (self._waits or self._later):  # never ahead of an answer that waits
             self._waits = False
-            asyncio.get_running_loop().call_later(self._delay_s, self._transport.write, b"".join(answers))
-        else:
+            self._later.append(b"".join(answers))
+            asyncio.get_running_loop().call_later(self._delay_s, self._write_next)
+        elif answers:
             self._transport.write(b"".join(answers))
+
+    def _write_next(self) -> None:
+        self._transport.write(self._later.popleft())
 
     def _respond(self, body: bytes) -> bytes:
         asked = orjson.loads(body)
