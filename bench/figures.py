@@ -71,10 +71,10 @@ def drain_ours(
     with stage(fsync=fsync, server=server, **delays) as at:
         words = ("--lanes", str(lanes), *options)
         run(contenders.ours("fill", at.redis.url, at.rpc, jobs, *words), 600)
-        before = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts()
+        before = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts(), at.redis.written()
         told = run(contenders.ours("empty", at.redis.url, at.rpc, jobs, *words), 600)
-        after = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts()
-        cpu_s, commands, scripts = (now - then for now, then in zip(after, before, strict=True))
+        after = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts(), at.redis.written()
+        cpu_s, commands, scripts, written = (now - then for now, then in zip(after, before, strict=True))
         stats = ask(at.sink, "bench_stats")
         return {
             **told,
@@ -83,6 +83,7 @@ def drain_ours(
             "redis_us": cpu_s / jobs * 1e6,
             "commands": commands / jobs,
             "scripts": scripts / jobs,
+            "written": written / jobs,
             "sink_us": stats["cpu_s"] / jobs * 1e6,
         }
 

@@ -51,6 +51,10 @@ class Redis:
         told = self._info("commandstats")
         return sum(int(told[name]["calls"]) for name in ("cmdstat_evalsha", "cmdstat_eval") if name in told)
 
+    def written(self) -> int:
+        """Bytes in the append-only file since it was last rewritten."""
+        return int(self._info("persistence")["aof_current_size"])
+
     def memory(self) -> int:
         return int(self._info("memory")["used_memory"])
 
