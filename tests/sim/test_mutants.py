@@ -29,7 +29,6 @@ QUICK = [
     "lease_without_a_new_fence",
     "newest_first",
     "no_answer_is_a_refusal",
-    "no_fence_in_settle",
     "no_fence_in_take",
     "no_fence_in_write_ahead",
     "nonce_from_the_chain",
