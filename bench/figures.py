@@ -35,7 +35,10 @@ class Series:
 
     @property
     def spread(self) -> str:
-        return f"{min(self.samples):,.4g} to {max(self.samples):,.4g}" if len(self.samples) > 1 else ""
+        if len(self.samples) < 2:
+            return ""
+        low, high = min(self.samples), max(self.samples)
+        return f"{low:,.0f} to {high:,.0f}" if low >= 100 else f"{low:.2f} to {high:.2f}"
 
 
 @dataclass

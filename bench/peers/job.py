@@ -17,7 +17,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-import aiohttp
 from nacl.bindings import crypto_sign, crypto_sign_seed_keypair
 
 KEYS = 8
@@ -59,16 +58,23 @@ class Link(Protocol):
 class SessionLink:
     """What an application has: one aiohttp session for everything."""
 
-    _session: aiohttp.ClientSession | None = None
+    _session: Any = None
 
     def __init__(self, port: int) -> None:
+        import aiohttp  # here, before any clock starts: only who takes it needs it
+
         self._url = f"http://127.0.0.1:{port}/"
+        self._new_session = aiohttp.ClientSession
 
     async def post(self, body: bytes) -> str:
         if SessionLink._session is None:
-            SessionLink._session = aiohttp.ClientSession()
+            SessionLink._session = self._new_session()
         async with SessionLink._session.post(self._url, data=body) as response:
             return str((await response.json())["result"])
+
+    @classmethod
+    async def close(cls) -> None:
+        await cls._session.close()
 
 
 class BareLink:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+import mypy.api
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,10 +109,18 @@ def test_a_maximum_age_is_at_least_a_second(age):
 
 
 def test_models_are_values():
-    """Compared and hashed by their fields; that nobody assigns to one is the type checker's to see."""
+    """Compared and hashed by their fields."""
     assert make() == make()
     assert hash(make().id) == hash(make().id)
     assert len({make().id, make().id, dataclasses.replace(make().id, key="k2")}) == 2
+
+
+def test_the_type_checker_refuses_an_assignment_to_a_model(tmp_path):
+    code = tmp_path / "assigns.py"
+    code.write_text("from txmanager.core.models import Fence\nFence('l', 'o', 1, 't').epoch = 2\n")
+    told, _, failed = mypy.api.run([str(code)])
+    assert failed
+    assert "read-only" in told
 
 
 def test_a_proven_attempt_is_dead_and_noops_are_no_effect():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -255,3 +256,16 @@ def test_any_delegate_payload_is_read_or_refused_clearly(value):
         read_delegate(value)
     except InvalidInput as error:
         assert error.field.startswith("signed_delegate")  # noqa: PT017
+
+
+def test_arguments_are_compact_json_whatever_they_hold():
+    big, half = 2**70, "\ud800"
+    wide = {"name": "Zoë", "big": big, "half": half}
+    call = parse_payload("near.function_call", {"contract_id": "c.near", "method_name": "x", "args": {"name": "Zoë"}})
+    [action] = compile_intent(call, LANE, NearPolicy()).actions
+    assert isinstance(action, act.FunctionCall)
+    assert action.args == '{"name":"Zoë"}'.encode()
+    odd = parse_payload("near.function_call", {"contract_id": "c.near", "method_name": "x", "args": wide})
+    [action] = compile_intent(odd, LANE, NearPolicy()).actions
+    assert isinstance(action, act.FunctionCall)
+    assert json.loads(action.args) == wide

