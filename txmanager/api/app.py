@@ -15,14 +15,16 @@ from txmanager.api.bodies import Gone, Receive
 from txmanager.api.docs_page import render
 from txmanager.api.endpoint import Asgi, Call, Common, Endpoint, Handler, Reply, Send, problem_reply
 from txmanager.api.health import Health, Probe
+from txmanager.api.hosts import Hosts
 from txmanager.api.intents import Intents
 from txmanager.api.lanes import Lanes
 from txmanager.api.letters import Letters
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
-from txmanager.api.problems import NoRoute
+from txmanager.api.problems import ForeignHost, NoRoute
 from txmanager.api.streams import Streams
+from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
 from txmanager.core.mailbox import Mailbox
 from txmanager.runtime.acceptor import Acceptor
@@ -47,8 +49,18 @@ App = Callable[[Asgi, Receive, Send], Awaitable[None]]
 class Api:
     """An ASGI application; `stop` ends what would keep a server from stopping."""
 
-    def __init__(self, router: App, intents: Intents, streams: Streams, hub: EventHub) -> None:
+    def __init__(
+        self,
+        router: App,
+        intents: Intents,
+        streams: Streams,
+        hub: EventHub,
+        metrics: ApiMetrics,
+        hosts: Hosts | None,
+    ) -> None:
+        self.metrics = metrics
         self._router = router
+        self._hosts = hosts
         self._intents = intents
         self._streams = streams
         self._hub = hub
@@ -67,6 +79,13 @@ class Api:
         # paths are matched as they were sent: a key may hold a slash, as %2F
         if b"%" in scope["raw_path"]:
             scope["path"] = scope["raw_path"].decode("ascii", "replace")
+        if self._hosts is not None:
+            try:
+                self._hosts.check(scope["headers"])
+            except ForeignHost as error:
+                self.metrics.answered("foreign", 403, 0.0)
+                await _refuse(error, send)
+                return
         with suppress(Gone):
             await self._router(scope, receive, send)
 
@@ -91,7 +110,7 @@ def build_app(
     streams = Streams(hub, intents, metrics, told.max_streams)
     common = Common(told, gate, metrics, structlog.get_logger("api"))
     nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
-    served = frozenset(name for name, pool in settings.pools.items() if pool.keyless != "any")
+    served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}
     health = Health(manager.ledger, served, probes or {}, metrics, gate, told.ledger_timeout_s)
     document = build_document(kinds, TYPED, told.max_wait_s)
     table: dict[str, dict[str, tuple[Handler, Scope | None]]] = {
@@ -108,7 +127,9 @@ def build_app(
     app = Starlette(routes=[Route(path, Endpoint(common, path, **methods)) for path, methods in table.items()])
     app.router.redirect_slashes = False
     app.router.default = _no_route
-    return Api(app.router, intents, streams, hub)
+    # with tokens a page of another site has nothing to send; without them its requests must not count as ours
+    hosts = None if told.tokens else Hosts(told.allowed_hosts)
+    return Api(app.router, intents, streams, hub, metrics, hosts)
 
 
 Routes = dict[str, dict[str, tuple[Handler, Scope | None]]]
@@ -173,7 +194,11 @@ def _fixed(body: bytes, content_type: bytes) -> Handler:
 
 
 async def _no_route(scope: Asgi, receive: Receive, send: Send) -> None:
-    reply: Reply = problem_reply(NoRoute(f"there is no path {scope['path'][:200]!r}"))
+    await _refuse(NoRoute(f"there is no path {scope['path'][:200]!r}"), send)
+
+
+async def _refuse(error: TxManagerError, send: Send) -> None:
+    reply: Reply = problem_reply(error)
     reply.headers.append((b"connection", b"close"))
     await reply.send(None, send)
 

@@ -1,11 +1,19 @@
-"""Whether this process runs (`/healthz`), and whether intents can be accepted and carried out (`/readyz`, why not)."""
+"""Whether this process runs (`/healthz`), and whether intents can be accepted and carried out (`/readyz`, why not).
+
+Accepting needs the ledger alone. Each pool is judged on its own, and one that stands still takes no other one out: the
+answer is 503 only when the ledger is away, or when no pool at all can work. Reasons are fixed words. What a lane or an
+error says stays in the log, because anybody may ask here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from time import monotonic
+
+import structlog
 
 from txmanager.api.auth import Gate
 from txmanager.api.endpoint import Call, Reply, json_reply
@@ -19,29 +27,51 @@ Probe = Callable[[], Awaitable[None]]
 """Asks a network for a sign of life; raises when there is none."""
 _FRESH_S = 1.0
 _CHAIN_FRESH_S = 5.0
+_CHAIN_WITHIN_S = 3.0
+
+
+class Reason(StrEnum):
+    NO_ANSWER = "no_answer"
+    UNAVAILABLE = "unavailable"
+    NO_LANE = "no_lane"
+    NO_WORKER = "no_worker"
+    NO_ACTIVE_LANE = "no_active_lane"
+    QUARANTINED = "quarantined"
+
+
+_DETAIL = {
+    Reason.NO_ANSWER: "no answer in time",
+    Reason.UNAVAILABLE: "it cannot be used; the API's log says why",
+    Reason.NO_LANE: "no lane was ever registered; start a worker for this pool",
+    Reason.NO_WORKER: "no worker of this pool is alive; intents are accepted and wait",
+    Reason.NO_ACTIVE_LANE: "no lane is active; `txmanager lanes` says why",
+    Reason.QUARANTINED: "a lane is quarantined and others work; `txmanager lanes` says why",
+}
 
 
 @dataclass(slots=True)
 class _Check:
-    ok: bool
-    reason: str = ""
+    ok: bool = True
+    reason: Reason | None = None
     lanes: dict[str, int] = field(default_factory=dict)
     workers: int | None = None
 
     def shown(self) -> dict[str, object]:
         shown: dict[str, object] = {"ok": self.ok}
-        if self.reason:
-            shown["reason"] = self.reason
+        if self.reason is not None:
+            shown |= {"reason": self.reason.value, "detail": _DETAIL[self.reason]}
         if self.workers is not None:
             shown |= {"workers": self.workers, "lanes": self.lanes}
         return shown
 
 
 class Health:
+    """`pools` by name, each with its network; without any, every pool that the ledger has lanes of is reported."""
+
     def __init__(
         self,
         ledger: Ledger,
-        pools: frozenset[str],
+        pools: Mapping[str, str],
         probes: Mapping[str, Probe],
         metrics: ApiMetrics,
         gate: Gate,
@@ -56,6 +86,8 @@ class Health:
         self._cached: tuple[float, dict[str, _Check]] | None = None
         self._chains: tuple[float, dict[str, _Check]] | None = None
         self._asking: asyncio.Lock = asyncio.Lock()
+        self._said: dict[str, str] = {}
+        self._log = structlog.get_logger("api")
 
     async def healthz(self, call: Call) -> Reply:
         return json_reply({"status": "ok"})
@@ -65,23 +97,47 @@ class Health:
         return Reply(200, self._metrics.render(), [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
 
     async def readyz(self, call: Call) -> Reply:
-        """`?for=submit` asks only whether intents can be accepted: a chain that is away does not stop that."""
-        purpose = call.query.get("for", "all")
+        """`?for=submit` asks only whether intents can be accepted; `?pool=` asks for one pool."""
+        purpose, pool = call.query.get("for", "all"), call.query.get("pool")
         if purpose not in ("all", "submit"):
             raise InvalidInput("for", "must be all or submit")
         async with self._asking:  # however many ask, the ledger and the chain are asked once
             checks = dict(await self._accepting())
             if purpose == "all":
                 checks |= await self._chain_checks()
-        ready = all(check.ok for check in checks.values())
+        if pool is not None:
+            checks = self._of_pool(pool, checks)
+        ready = checks["ledger"].ok
+        if ready and pool is not None:
+            ready = self._works(pool, checks)
+        elif ready and purpose == "all":
+            ready = self._some_pool_works(checks)
+        whole = all(check.ok and check.reason is None for check in checks.values())
         body = {
-            "status": "ready" if ready else "unready",
+            "status": "unready" if not ready else "ready" if whole else "degraded",
             "checks": {name: check.shown() for name, check in checks.items()},
         }
         reply = json_reply(body, 200 if ready else 503)
         if not ready:
             reply.headers.append((b"retry-after", b"1"))
         return reply
+
+    def _works(self, pool: str, checks: Mapping[str, _Check]) -> bool:
+        """Whether it has a worker, a lane, and a chain that answers (where that was asked)."""
+        chain = checks.get(f"chain:{self._pools.get(pool, '')}")
+        return checks[f"pool:{pool}"].ok and (chain is None or chain.ok)
+
+    def _some_pool_works(self, checks: Mapping[str, _Check]) -> bool:
+        pools = [name.removeprefix("pool:") for name in checks if name.startswith("pool:")]
+        if not pools:
+            return all(check.ok for check in checks.values())
+        return any(self._works(pool, checks) for pool in pools)
+
+    def _of_pool(self, pool: str, checks: Mapping[str, _Check]) -> dict[str, _Check]:
+        if checks["ledger"].ok and f"pool:{pool}" not in checks:
+            raise InvalidInput("pool", f"{pool[:100]!r} is no pool of this configuration")
+        wanted = ("ledger", f"pool:{pool}", f"chain:{self._pools.get(pool, '')}")
+        return {name: checks[name] for name in wanted if name in checks}
 
     async def _accepting(self) -> dict[str, _Check]:
         if self._cached is None or monotonic() - self._cached[0] > _FRESH_S:
@@ -92,33 +148,43 @@ class Health:
         try:
             async with asyncio.timeout(self._timeout_s):
                 lanes, members = await asyncio.gather(self._ledger.lanes(), self._ledger.members())
-        except TimeoutError:
-            return {"ledger": _Check(False, f"no answer within {self._timeout_s:g} s")}
-        except TxManagerError as error:
-            return {"ledger": _Check(False, str(error))}
-        checks = {"ledger": _Check(True)}
-        pools = self._pools or {lane.spec.pool for lane in lanes}
-        for pool in sorted(pools):
-            checks[f"pool:{pool}"] = _pool_check([lane for lane in lanes if lane.spec.pool == pool], members)
+        except (TimeoutError, TxManagerError) as error:
+            return {"ledger": self._away("ledger", error)}
+        checks = {"ledger": self._there("ledger")}
+        of_pool: dict[str, list[Lane]] = {pool: [] for pool in self._pools}
+        for lane in lanes:
+            if not self._pools or lane.spec.pool in of_pool:
+                of_pool.setdefault(lane.spec.pool, []).append(lane)
+        for pool in sorted(of_pool):
+            checks[f"pool:{pool}"] = _pool_check(of_pool[pool], members)
         return checks
 
     async def _chain_checks(self) -> dict[str, _Check]:
         if self._chains is None or monotonic() - self._chains[0] > _CHAIN_FRESH_S:
-            found = await asyncio.gather(*(self._ask(probe) for probe in self._probes.values()))
+            found = await asyncio.gather(*(self._ask(name, probe) for name, probe in self._probes.items()))
             checks = {f"chain:{name}": check for name, check in zip(self._probes, found, strict=True)}
             self._chains = (monotonic(), checks)
         return self._chains[1]
 
-    @staticmethod
-    async def _ask(probe: Probe) -> _Check:
+    async def _ask(self, name: str, probe: Probe) -> _Check:
         try:
-            async with asyncio.timeout(3.0):
+            async with asyncio.timeout(_CHAIN_WITHIN_S):
                 await probe()
-        except TimeoutError:
-            return _Check(False, "no node answered within 3 s")
-        except TxManagerError as error:
-            return _Check(False, str(error))
-        return _Check(True)
+        except (TimeoutError, TxManagerError) as error:
+            return self._away(f"chain:{name}", error)
+        return self._there(f"chain:{name}")
+
+    def _there(self, part: str) -> _Check:
+        self._said.pop(part, None)
+        return _Check()
+
+    def _away(self, part: str, error: Exception) -> _Check:
+        """The words go to the log, once per change: they may name hosts."""
+        why = str(error) or "no answer in time"
+        if self._said.get(part) != why:
+            self._said[part] = why
+            self._log.warning("not ready", part=part, error=why)
+        return _Check(False, Reason.NO_ANSWER if isinstance(error, TimeoutError) else Reason.UNAVAILABLE)
 
 
 def _pool_check(lanes: list[Lane], members: list[Member]) -> _Check:
@@ -127,12 +193,13 @@ def _pool_check(lanes: list[Lane], members: list[Member]) -> _Check:
         states[lane.state.value] = states.get(lane.state.value, 0) + 1
     ids = {lane.id for lane in lanes}
     alive = [member for member in members if ids & member.lanes]
-    check = _Check(True, "", states, len(alive))
+    check = _Check(lanes=states, workers=len(alive))
     if not lanes:
-        check.ok, check.reason = False, "no lane was ever registered; start a worker for this pool"
+        check.ok, check.reason = False, Reason.NO_LANE
     elif not alive:
-        check.ok, check.reason = False, "no worker of this pool is alive; intents are accepted and wait"
+        check.ok, check.reason = False, Reason.NO_WORKER
     elif LaneState.ACTIVE.value not in states:
-        reasons = sorted({lane.reason for lane in lanes if lane.reason})
-        check.ok, check.reason = False, f"no lane is active ({'; '.join(reasons) or 'see /v1/lanes'})"
+        check.ok, check.reason = False, Reason.NO_ACTIVE_LANE
+    elif LaneState.QUARANTINED.value in states:
+        check.reason = Reason.QUARANTINED  # the pool works, and somebody has to look at it
     return check

@@ -57,6 +57,7 @@ class DeadList(BaseModel):
 class Check(BaseModel):
     ok: bool
     reason: str | None = None
+    detail: str | None = None
     workers: int | None = None
     lanes: dict[str, int] | None = None
 
@@ -292,14 +293,17 @@ def _rest() -> Schema:
     letter = _parameter("id", "path", {"type": "string", "minLength": 1}, "Its id.", required=True)
     text = {"200": {"description": "Prometheus text.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
     purpose = _parameter("for", "query", {"enum": ["all", "submit"]}, "`submit`: only what accepting needs.")
-    ready = {"200": _json("Readiness", "Ready."), "503": _json("Readiness", "Not ready; the checks say why.")}
+    ready = {
+        "200": _json("Readiness", "Ready, perhaps degraded."),
+        "503": _json("Readiness", "Not ready; the checks say why."),
+    }
     return {
         "/v1/webhooks/dead": {"get": _operation("listDead", "List undelivered events", "operate", dead, [])},
         "/v1/webhooks/dead/{id}/retry": {"post": _operation("retryDead", "Deliver again", "operate", again, [letter])},
         "/healthz": {"get": _operation("health", "The process runs", None, {"200": _json("Alive", "It does.")}, [])},
         "/readyz": {
             "get": _operation(
-                "ready", "Intents can be carried out", None, {**ready, **_problems(405, 422, 500)}, [purpose]
+                "ready", "Intents can be carried out", None, {**ready, **_problems(405, 422, 500)}, [purpose, _POOL]
             )
         },
         "/metrics": {"get": _operation("metrics", "Metrics", None, text, [])},

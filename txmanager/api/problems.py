@@ -8,6 +8,7 @@ TxManagerError
     ├── MissingKey              no Idempotency-Key where nothing implies one
     ├── Unauthorized            no token, or one we do not know
     ├── Forbidden               a known token that may not do this
+    ├── ForeignHost             without tokens: a request that a web page of another site makes
     ├── NoRoute                 no such path
     ├── WrongMethod             the path exists, the method does not
     ├── TooSlow                 the body did not arrive in time
@@ -54,6 +55,10 @@ class Unauthorized(ApiError):
 
 class Forbidden(ApiError):
     code = "forbidden"
+
+
+class ForeignHost(ApiError):
+    code = "foreign_host"
 
 
 class NoRoute(ApiError):
@@ -160,6 +165,11 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     ),
     Unauthorized: Answer(401, "Unauthorized", "Send the header Authorization: Bearer with a valid token."),
     Forbidden: Answer(403, "Forbidden", "Use a token that allows it, or ask the operator to widen this one."),
+    ForeignHost: Answer(
+        403,
+        "Foreign host",
+        "Call it as localhost or 127.0.0.1, add the name to api.allowed_hosts, or configure [[api.tokens]].",
+    ),
     NoRoute: Answer(404, "No such path", "See /docs for the paths there are."),
     WrongMethod: Answer(405, "Method not allowed", "Use a method named by the Allow header."),
     TooSlow: Answer(408, "Request too slow", "Send the whole body at once, on a new connection."),

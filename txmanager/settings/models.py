@@ -167,6 +167,13 @@ def _address(value: str) -> str:
     return value.lower()
 
 
+def _host(value: str) -> str:
+    """As it stands in the header Host, without its port."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]", value):
+        raise ValueError("must be host names without scheme and port, such as txmanager.internal or [fd00::1]")
+    return value.lower()
+
+
 class WebhookSettings(Part):
     """Where a pool's events are posted to. The name is what delivery is remembered by."""
 
@@ -313,6 +320,7 @@ class ApiSettings(Part):
     header_timeout_s: float = Field(default=10.0, gt=0)
     body_timeout_s: float = Field(default=10.0, gt=0)
     ledger_timeout_s: float = Field(default=0.7, gt=0)
+    allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
     tokens: tuple[TokenSettings, ...] = ()
 
     @property

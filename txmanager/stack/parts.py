@@ -72,10 +72,10 @@ def listens(port: int) -> bool:
 
 
 def readiness(url: str) -> str:
-    """Empty when ready, else why not."""
+    """Empty when every part is ready, else which is not and why."""
     try:
         with urlopen(url, timeout=2.0) as reply:
-            return "" if reply.status == 200 else f"status {reply.status}"
+            return _reasons(reply.read())
     except HTTPError as error:
         return _reasons(error.read())
     except (URLError, OSError):
@@ -85,6 +85,6 @@ def readiness(url: str) -> str:
 def _reasons(body: bytes) -> str:
     try:
         checks = json.loads(body)["checks"]
-        return "; ".join(f"{name}: {check['reason']}" for name, check in checks.items() if not check["ok"])
+        return "; ".join(f"{name}: {check['detail']}" for name, check in checks.items() if not check["ok"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return "the API is not ready"
