@@ -17,9 +17,9 @@ from tests.waiting import until
 from txmanager.core.errors import NotAllowed, NotFound, TxManagerError
 from txmanager.core.models import Lane
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import PauseCause
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.keys import Keys
-from txmanager.runtime.lane import REBASELINED
 
 
 def some_key(scene: Scene, rng: random.Random) -> str:
@@ -96,7 +96,7 @@ async def _operate(scene: Scene, lost: frozenset[str]) -> None:
 
         async def rebaselined(lane: str = lane) -> bool:
             view = await _view(scene, lane)
-            return view is not None and view.reason == REBASELINED
+            return view is not None and view.cause is PauseCause.REBASELINED
 
         await until(rebaselined, 40, what=f"{lane} is rebaselined")
         await _cancel_paid(scene, paid)

@@ -26,8 +26,10 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
+from txmanager.core.kills import Doom, KillCause
 from txmanager.core.models import Attempt, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
+from txmanager.core.stops import PauseCause, QuarantineCause
 
 NEAR = Traits(gaps_block=False, overtaking_kills=True, replaces=False)
 EVM = Traits(gaps_block=True, overtaking_kills=False, replaces=True)
@@ -159,13 +161,13 @@ def test_a_nodes_word_of_death_is_proven_not_believed(verdict: Verdict) -> None:
 def test_missing_funds_pause_the_lane_with_the_nodes_words() -> None:
     step = ask(record(), seen(**said(Verdict.INSUFFICIENT_FUNDS, "lacks 5")))
     assert isinstance(step, Pause)
-    assert (step.reason, step.evidence["message"]) == ("insufficient_funds", "lacks 5")
+    assert (step.cause, step.evidence["message"]) == (PauseCause.FUNDS, "lacks 5")
 
 
 def test_a_missing_key_quarantines_the_lane() -> None:
     step = ask(record(), seen(**said(Verdict.KEY_MISSING)))
     assert isinstance(step, Quarantine)
-    assert step.reason == "key_missing"
+    assert step.cause is QuarantineCause.KEY_MISSING
 
 
 def test_a_permanent_rejection_is_killed_only_on_an_idle_lane() -> None:
@@ -174,7 +176,7 @@ def test_a_permanent_rejection_is_killed_only_on_an_idle_lane() -> None:
     assert isinstance(ask(record(), seen(**permanent, clear=True)), Wait)
     step = ask(record(), seen(**permanent, clear=True, idle=True))
     assert isinstance(step, Kill)
-    assert step.why == "bad signature"
+    assert step.doom == Doom(KillCause.REJECTED, "bad signature")
 
 
 def test_where_attempts_are_replaced_a_rejection_is_killed_at_once() -> None:
@@ -186,7 +188,7 @@ def test_a_cancelled_flight_is_killed_only_on_an_idle_lane() -> None:
     assert isinstance(ask(of, seen(sent_at=NOW)), Wait)
     step = ask(of, seen(clear=True, idle=True))
     assert isinstance(step, Kill)
-    assert step.why == "cancelled"
+    assert step.doom.cause is KillCause.CANCELLED
 
 
 def test_a_cancelled_flight_on_a_busy_lane_is_asked_after_too() -> None:
@@ -372,7 +374,7 @@ def test_every_situation_has_one_step_and_deciding_twice_decides_the_same(
     of, observed, traits = situation
     step = ask(of, observed, traits)
     assert isinstance(step, Step)
-    assert step.reason
+    assert getattr(step, "reason", "") or getattr(step, "cause", "")
     assert ask(of, observed, traits) == step
 
 

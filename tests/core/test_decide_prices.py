@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from txmanager.core.chain import Proof, SendReply, Sighting, Traits, Verdict
 from txmanager.core.decide import (
-    OVERDUE,
     Kill,
     Observation,
     Pause,
@@ -23,6 +22,7 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
+from txmanager.core.kills import Doom, KillCause
 from txmanager.core.models import Attempt, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
 
@@ -164,7 +164,7 @@ def test_the_lowest_nonce_is_given_up_when_the_policy_says_so_and_only_then():
     first, newest = attempt(age_ms=60_000), attempt("b", Purpose.REPLACE, 100)
     step = late(record(first, newest), seen())
     assert isinstance(step, Kill)
-    assert step.why == f"{OVERDUE} 60 s"
+    assert step.doom == Doom(KillCause.OVERDUE, "not included within 60 s")
     assert isinstance(ask(record(first, newest), seen()), Wait), "no policy, no cancel"
     assert not isinstance(late(record(first), seen(lowest=False)), Kill)
     assert not isinstance(late(record(attempt(age_ms=59_999)), seen()), Kill)
@@ -178,7 +178,7 @@ def test_without_funds_the_lane_is_paused_and_nothing_is_given_up():
 
 
 def test_what_was_given_up_ends_cancelled_when_its_no_op_is_final_and_done_when_it_landed():
-    noop = Attempt(7, "n", b"", Purpose.NOOP, NOW, terms={"why": f"{OVERDUE} 60 s"})
+    noop = Attempt(7, "n", b"", Purpose.NOOP, NOW, terms={"why": "not included within 60 s"})
     first = attempt(age_ms=60_000)
     of = record(first, noop)
     proof = Proof("overtaken", {"landed": "n"})

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txmanager.core.health import FOR_THE_OWNER, Alert, Health, Limits, Reading, hashes_of, health
+from txmanager.core.alerts import FOR_THE_OWNER, Alert
+from txmanager.core.health import Health, Limits, Reading, hashes_of, health
 from txmanager.core.models import Attempt, Lane, LaneSpec, Purpose, Record, new_intent
 from txmanager.core.reservations import Book
 from txmanager.core.states import LaneState, Status

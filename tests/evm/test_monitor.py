@@ -16,7 +16,8 @@ from tests.evm.trouble import STORIES, foreign, until_based
 from tests.evm.watch import LIMITS, PERIODS, Watch
 from tests.waiting import until
 from txmanager.chains.evm.transaction import read_raw
-from txmanager.core.health import Alert, Limits
+from txmanager.core.alerts import Alert
+from txmanager.core.health import Limits
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger

@@ -13,7 +13,8 @@ from tests.evm.watch import LIMITS
 from tests.waiting import until
 from txmanager.chains.evm import LaneId
 from txmanager.chains.evm.reader import EvmReader
-from txmanager.core.health import Alert, Health
+from txmanager.core.alerts import Alert, Check
+from txmanager.core.health import Health
 from txmanager.ledger.redis import RedisLedger
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.funding import TopUps
@@ -63,7 +64,7 @@ async def test_a_gap_stuck_bytes_and_foreign_use_are_alerted_about_and_nothing_i
                 await seen()
             view = await ledger.lane(lane)
             assert view is not None
-            assert (view.check, view.cursor) == ("", 3)
+            assert (view.check, view.cursor) == (Check(), 3)
             assert anvil.rpc("txpool_status") == {"pending": "0x0", "queued": "0x2"}
             assert [x for x in await ledger.lanes("hot") if x.depth] == []
             sample = monitor.metrics.registry.get_sample_value

@@ -21,7 +21,7 @@ from tests.evm.watch import LIMITS, Watch
 from tests.waiting import until
 from txmanager.chains.evm.transaction import Body, Fees, read_raw, sign_any
 from txmanager.core import decide as decisions
-from txmanager.core.health import Alert
+from txmanager.core.alerts import Alert
 from txmanager.core.models import Purpose
 from txmanager.core.states import LaneState, Status
 from txmanager.runtime.gaps import Gaps

@@ -8,7 +8,8 @@ from typing import Any
 from tests.evm.stage import CHAIN_ID, Stage
 from tests.waiting import until
 from txmanager.chains.evm.reader import EvmReader
-from txmanager.core.health import Alert, Health, Limits
+from txmanager.core.alerts import Alert
+from txmanager.core.health import Health, Limits
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.funding import TopUps
 from txmanager.runtime.monitor import Monitor, Watched

@@ -523,11 +523,13 @@ LANES = [
     Guard("set_lane", " + redis.call('SCARD', KEYS[4])", "", "lane_with_unretired_finals_does_not_close"),
     Guard(
         "set_lane",
-        "if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] then",
+        "if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] "
+        "or (said[4] or stop) ~= stop then",
         "if true then",
         "lane_state_carries_reason_and_evidence_and_counts_as_one_ask",
     ),
-    Guard("set_lane", "redis.call('HDEL', KEYS[1], 'reason')", "", _full("a_lane_be_stopped")),
+    Guard("set_lane", " or (said[4] or stop) ~= stop", "", "cause_and_command_stand_beside_the_reason"),
+    Guard("set_lane", "redis.call('HDEL', KEYS[1], 'reason', 'stop')", "", _full("a_lane_be_stopped")),
     Guard(
         "publish",
         "if known and tonumber(string.match(known, '^(%d+) ')) > tonumber(ARGV[2]) then return 0 end",

@@ -9,6 +9,7 @@ from typing import Any
 from tests.ledger.promises.finals import SOON
 from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
+from txmanager.core.alerts import Alert
 from txmanager.core.ledger import Claim, Claimed, Entry, Ledger, Member, Settlement, Taken, WriteAhead
 from txmanager.core.models import Fence, Intent, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.states import LaneState, Status
@@ -133,7 +134,7 @@ class Story:
         assert await self.ledger.fill(self.fence, [new], [old.name]) == [new]
 
     async def s30_check(self) -> None:
-        assert await self.ledger.check(LANE, "monitor:1", "gap")
+        assert await self.ledger.check(LANE, "monitor:1", [Alert.GAP])
         assert [r.id.key for r in await self.ledger.pending(LANE)] == ["k1"]
 
     async def s22_heartbeat(self) -> None:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, POOL
 from tests.ledger.twins import Side, Twins
+from txmanager.core.alerts import Alert
 from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry, Member, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, Intent, LaneSpec, Outcome, Purpose, Record, failure, new_intent
 from txmanager.core.reservations import Use
@@ -345,7 +346,7 @@ class Walk(RuleBasedStateMachine):
 
     def watch(self, lane: str, name: str) -> None:
         async def question(s: Side) -> object:
-            return await s.ledger.check(lane, name, "stuck"), await s.ledger.pending(lane)
+            return await s.ledger.check(lane, name, [Alert.STUCK]), await s.ledger.pending(lane)
 
         self.twins.ask("watch", question)
 

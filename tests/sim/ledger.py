@@ -165,8 +165,10 @@ class WatchedLane(LaneStore):
         self._wrote("settle", fence)
         return answers
 
-    def set_state(self, state: LaneState, reason: str, evidence: Mapping[str, Json], fence: Fence | None) -> None:
-        super().set_state(state, reason, evidence, fence)
+    def set_state(
+        self, state: LaneState, reason: str, evidence: Mapping[str, Json], fence: Fence | None, *stop: Any
+    ) -> None:
+        super().set_state(state, reason, evidence, fence, *stop)
         if state is LaneState.CLOSED:
             self.history.note(Closed(self.history.time(), self.spec.id, len(self.records)))
 

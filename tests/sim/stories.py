@@ -19,6 +19,7 @@ from tests.sim.world import World
 from txmanager.core.errors import Unavailable
 from txmanager.core.models import Fence, Purpose, Record
 from txmanager.core.states import LaneState
+from txmanager.core.stops import PauseCause
 from txmanager.devnet import params
 from txmanager.devnet.model import Transfer, Tx
 from txmanager.rpc.errors import TimedOut
@@ -194,7 +195,7 @@ def late_copy_of_a_refused_write() -> Story:
                 return await record(fence, cursor, batch)
             copies.append(batch)
             store, ledger = world.ledger.stores[fence.lane], world.ledger
-            store.set_state(LaneState.PAUSED, "operator", {}, None)
+            store.set_state(LaneState.PAUSED, "operator", {}, None, PauseCause.OPERATOR)
             now, found = ledger._clock(), ledger.replication_id
             world.loop.later(3.0, resume, store, lambda: store.record_attempts(fence, cursor, batch, now, found))
             raise Unavailable("the ledger did not answer")

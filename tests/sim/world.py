@@ -40,10 +40,10 @@ from txmanager.core.decide import Policy
 from txmanager.core.errors import NotAllowed, NotFound, TxManagerError
 from txmanager.core.models import Attempt, Intent, LaneSpec, Record, new_intent
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
 from txmanager.devnet import fees
 from txmanager.devnet.model import Account, Transfer, Tx
 from txmanager.devnet.network import Config
-from txmanager.runtime.lane import HELD, REBASELINE
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
 from txmanager.runtime.sweeper import Sweeper
@@ -364,13 +364,13 @@ class World(Strikes):
         wants = {event.kind for event in self.plan.events}
         for lane, store in list(self.ledger.stores.items()):
             stopped_by_us = store.state is LaneState.PAUSED and store.reason == "operator"
-            by_name = store.reason == REBASELINE or store.reason.startswith(HELD)
+            by_name = store.command is not None or store.cause is PauseCause.HELD
             waits = store.state is LaneState.PAUSED and not by_name and healed_for_s > 60.0
             if stopped_by_us or waits:
                 await self.ledger.set_lane(lane, LaneState.ACTIVE)
-            foreign = store.state is LaneState.QUARANTINED and store.reason == "foreign_nonce_use"
+            foreign = store.cause is QuarantineCause.FOREIGN_NONCE_USE
             if foreign and "rebaseline" in wants and healed_for_s > 5.0:
-                await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)
+                await self.ledger.set_lane(lane, LaneState.PAUSED, command=LaneCommand.REBASELINE)
             if "resolve_held" in wants and healed_for_s > 10.0:
                 for record in list(store.records.values()):
                     if record.status is Status.HELD and record.directive is None:

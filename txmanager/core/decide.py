@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from txmanager.core.chain import UNSEEN, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.kills import OVERDUE_WORDS, Doom, KillCause, doom_of
 from txmanager.core.models import Attempt, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
+from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.core.values import value
 
 
@@ -109,9 +111,9 @@ class Resign:
 
 @value(frozen=True, slots=True)
 class Kill:
-    """Record and send a no-op that makes the intent's death provable; `why` is kept with it."""
+    """Record and send a no-op that makes the intent's death provable, and remembers why."""
 
-    why: str
+    doom: Doom
     reason: str
 
 
@@ -132,13 +134,13 @@ class Hold:
 
 @value(frozen=True, slots=True)
 class Pause:
-    reason: str
+    cause: PauseCause
     evidence: Mapping[str, Json]
 
 
 @value(frozen=True, slots=True)
 class Quarantine:
-    reason: str
+    cause: QuarantineCause
     evidence: Mapping[str, Json]
 
 
@@ -147,8 +149,6 @@ Step = Wait | Settle | Prove | Probe | Resign | Kill | Replace | Hold | Pause | 
 _INNOCENT = ("overtaken", "expired")
 """Causes of death that are nobody's fault and do not use up the re-sign limit."""
 _TOO_CHEAP = (Verdict.UNDERPRICED, Verdict.REPLACEMENT_UNDERPRICED, Verdict.INVALID_FEE)
-OVERDUE = "not included within"
-"""How the no-op of an intent that was cancelled for being late remembers why."""
 _CALLERS = (
     Verdict.INSUFFICIENT_FUNDS,
     Verdict.UNDERPRICED,
@@ -193,11 +193,11 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
     """Nothing of the intent can land any more: end it as it was asked to end, or sign it again."""
     if record.cancel_requested:
         return Settle(Outcome(Status.CANCELLED), "cancelled, and proven dead", deaths)
-    if (why := _doomed(record, seen)) is not None:
-        if why.startswith(OVERDUE):
-            error = failure("not_included", f"{why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
+    if (doom := _doomed(record, seen)) is not None:
+        if doom.cause is KillCause.OVERDUE:
+            error = failure("not_included", f"{doom.why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
             return Settle(Outcome(Status.CANCELLED, error=error), "cancelled for being late, and proven dead", deaths)
-        error = failure("rejected", why, new_key_helps=True)
+        error = failure("rejected", doom.why, new_key_helps=True)
         return Settle(Outcome(Status.FAILED, error=error), "rejected, and proven dead", deaths)
     asked = record.status is Status.HELD and _verb(record) == "resign"
     if record.status is Status.HELD and not asked:
@@ -224,19 +224,20 @@ def _decide_alive(
         return Prove("a higher nonce is on chain")
     if verdict is not None and not verdict.sent:
         if verdict is Verdict.INSUFFICIENT_FUNDS:
-            return Pause("insufficient_funds", {"message": message})
+            return Pause(PauseCause.FUNDS, {"message": message})
         if verdict is Verdict.KEY_MISSING:
-            return Quarantine("key_missing", {"message": message})
+            return Quarantine(QuarantineCause.KEY_MISSING, {"message": message})
         if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
             return Prove(f"the node says {verdict}")
-    asked = record.cancel_requested or _doomed(record, seen) is not None
+    doom = _doomed(record, seen)
+    asked = record.cancel_requested or doom is not None
     if asked and not noops:
         if not seen.killable:
             return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
         if not seen.priced_out if traits.replaces else (seen.clear and seen.idle):
-            return Kill(_doomed(record, seen) or "cancelled", "a no-op makes its death provable")
-    if not (asked or noops or seen.priced_out) and (why := _overdue(record, alive, seen, policy, now)):
-        return Kill(why, "a no-op frees the lane from it")
+            return Kill(doom or Doom(KillCause.CANCELLED, "cancelled"), "a no-op makes its death provable")
+    if not (asked or noops or seen.priced_out) and (late := _overdue(record, alive, seen, policy, now)):
+        return Kill(late, "a no-op frees the lane from it")
     if traits.replaces and (reason := _too_cheap(record, noops or alive, seen, policy, now)):
         return Replace(max(noops or alive, key=lambda a: a.signed_at), reason)
     # Also what waits for the next intent to kill it: that one may never come, and the bytes may have expired.
@@ -276,13 +277,13 @@ def _end_given(record: Record, deaths: Mapping[str, Mapping[str, Json]]) -> Step
     return Settle(Outcome(Status.FAILED, error=failure(code, message, new_key_helps=True)), code, deaths)
 
 
-def _overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+def _overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Doom | None:
     """Why the lowest nonce is given up, where the policy says so. Waiting for a lower one does not count."""
     limit = policy.cancel_after_ms
     if limit is None or not seen.lowest or record.status is Status.HELD:
         return None
     since = max(seen.lowest_since, min(a.signed_at for a in alive))
-    return f"{OVERDUE} {limit // 1000} s" if now - since >= limit else None
+    return Doom(KillCause.OVERDUE, f"{OVERDUE_WORDS} {limit // 1000} s") if now - since >= limit else None
 
 
 def _too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
@@ -310,15 +311,15 @@ def _on_chain(attempt: Attempt, seen: Observation) -> bool:
     return seen.sightings.get(attempt.name, UNSEEN).where in ("included", "final")
 
 
-def _doomed(record: Record, seen: Observation) -> str | None:
+def _doomed(record: Record, seen: Observation) -> Doom | None:
     """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash."""
     if seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
-        return seen.reply.message
+        return Doom(KillCause.REJECTED, seen.reply.message)
     if _verb(record) in ("kill", "fail"):
-        return "ended by an operator"
+        return Doom(KillCause.OPERATOR, "ended by an operator")
     for attempt in record.attempts:
         if attempt.purpose is Purpose.NOOP:
-            return str(attempt.terms.get("why", "killed by a no-op"))
+            return doom_of(attempt.terms)
     return None
 
 

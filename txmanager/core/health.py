@@ -9,37 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol
 
+from txmanager.core.alerts import Alert
 from txmanager.core.models import Attempt, Json, Lane, Record
 from txmanager.core.reservations import Book
 from txmanager.core.states import LaneState
-
-
-class Alert(StrEnum):
-    """What is wrong, by names that metrics, logs and rules share. An owner acts on all but the last three."""
-
-    STUCK = "stuck"
-    """The lowest nonce waits for longer than it should, at the price it offers."""
-    OVERDUE = "overdue"
-    """... and for so long that somebody should look."""
-    DROPPED = "dropped"
-    """No node knows any hash of a nonce that is in flight."""
-    GAP = "nonce_gap"
-    """Numbers below the cursor that belong to nobody: all above them waits."""
-    DRIFT = "nonce_drift"
-    """The cursor is far ahead of the chain, or the chain went back below what was final."""
-    FOREIGN = "foreign_nonce_use"
-    """A number was used that this lane did not hand out, or by bytes that it did not sign."""
-    LOW_BALANCE = "low_balance"
-    STOPPED = "stopped"
-    """The lane is paused or quarantined."""
-    UNOWNED = "unowned"
-    """Intents wait, and no worker holds the lane."""
-
-
-FOR_THE_OWNER = frozenset({Alert.STUCK, Alert.OVERDUE, Alert.DROPPED, Alert.GAP, Alert.DRIFT, Alert.FOREIGN})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ token, nonce and hash, final state), so a caller that lost a reply simply calls 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, Protocol
 
+from txmanager.core.alerts import Alert
 from txmanager.core.models import (
     Attempt,
     Event,
@@ -25,6 +26,7 @@ from txmanager.core.models import (
 )
 from txmanager.core.reservations import Reservations, Use
 from txmanager.core.states import LaneState
+from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
 
 SCHEMA = 1
@@ -255,7 +257,7 @@ class Ledger(Reservations, Protocol):
         """Records that have attempts and no end, by nonce, as anybody may read them."""
         ...
 
-    async def check(self, lane: str, name: str, what: str = "") -> bool:
+    async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
         """Ask the lane's owner to compare with the chain; once for each `name`. False when there is no such lane."""
         ...
 
@@ -284,9 +286,12 @@ class Ledger(Reservations, Protocol):
         reason: str = "",
         evidence: Mapping[str, Json] | None = None,
         *,
+        cause: StopCause | None = None,
+        command: LaneCommand | None = None,
         fence: Fence | None = None,
     ) -> Lane:
-        """Move a lane to another state; with a fence only while that owner holds it."""
+        """Move a lane to another state; with a fence only while that owner holds it. `reason` is shown and never acted
+        on; a pause without a cause is an operator's."""
         ...
 
     async def routes(self) -> list[Route]:

@@ -12,9 +12,11 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
+from txmanager.core.alerts import Check
 from txmanager.core.errors import InvalidInput, InvalidKey
 from txmanager.core.fingerprint import fingerprint
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
 
 HOMES = 1024
@@ -280,6 +282,11 @@ class Lane:
     spec: LaneSpec
     state: LaneState
     reason: str = ""
+    """For people: nothing acts on it."""
+    cause: StopCause | None = None
+    """Why it is paused or quarantined; None while it works, and for what only a newer release knows."""
+    command: LaneCommand | None = None
+    """What an operator asks the owner of a paused lane to do."""
     evidence: Mapping[str, Json] = field(default_factory=dict)
     owner: str = ""
     epoch: int = 0
@@ -305,8 +312,8 @@ class Lane:
     found_replication_id: str = ""
     asks: int = 0
     """Counts operator requests; a change tells the owner to read its unfinished records again."""
-    check: str = ""
-    """The monitor's newest request to the owner: its name, then what was seen."""
+    check: Check = field(default_factory=Check)
+    """The monitor's newest request to the owner."""
 
     @property
     def id(self) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from txmanager.core.errors import InvalidInput, NotAllowed
 from txmanager.core.models import LaneSpec, Outcome, Record
 from txmanager.core.reservations import NONCE_LIMIT
+from txmanager.core.states import LaneState
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, safe_reason, words_of
 
 
 def check_token(token: str) -> None:
@@ -45,3 +47,20 @@ def other_sort(spec: LaneSpec) -> NotAllowed:
     """Two users of one key collide, so an address never changes sides."""
     was = "signed here" if spec.keyless else "keyless: its key is the callers'"
     return NotAllowed(f"lane {spec.id} is {was}, for ever; an address cannot be both. Correct keys and keyless.")
+
+
+def check_stop(
+    state: LaneState, reason: str, cause: StopCause | None, command: LaneCommand | None
+) -> tuple[str, StopCause | None, LaneCommand | None]:
+    """Reason, cause and command as they are stored together."""
+    if state is LaneState.PAUSED and cause is None:
+        cause = PauseCause.OPERATOR
+    kind = {LaneState.PAUSED: PauseCause, LaneState.QUARANTINED: QuarantineCause}.get(state)
+    if cause is not None and (kind is None or not isinstance(cause, kind)):
+        raise InvalidInput("cause", f"{cause} is no cause of a lane that is {state}")
+    if command is not None and cause is not PauseCause.OPERATOR:
+        raise InvalidInput("command", f"{command} needs a lane that an operator pauses")
+    told = command or (cause if cause is not PauseCause.OPERATOR else None)
+    if told is not None:
+        reason = reason or words_of(told)
+    return safe_reason(state, reason, cause, command), cause, command

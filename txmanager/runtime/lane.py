@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from txmanager.core.alerts import Alert, Check
 from txmanager.core.chain import Chain, NonceView
 from txmanager.core.decide import Policy
 from txmanager.core.errors import (
@@ -28,20 +29,13 @@ from txmanager.core.errors import (
 from txmanager.core.ledger import Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Purpose, Record
 from txmanager.core.states import LaneState
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, words_of
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.metrics import Metrics
 
 T = TypeVar("T")
 
-FUNDS = "insufficient_funds"
-REBASELINE = "rebaseline"
-ROLLED_BACK = "ledger_rolled_back"
-REBASELINE_PAUSED = "rebaseline, and stay paused"
-"""What an operator asks for by pausing a lane with one of these reasons."""
-REBASELINED = "rebaselined; resume it once its queue is compared with the chain"
-HELD = "held: "
-"""How a lane with `window = 1` is paused: the prefix, then the key of the intent that holds it up."""
 WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
 
 
@@ -108,7 +102,7 @@ class OwnedLane:
     depth: int = 0
     state: LaneState = LaneState.ACTIVE
     asks: int = 0
-    checked: str = ""
+    checked: Check = field(default_factory=Check)
     """The monitor's request that was answered last."""
     deepest: tuple[int, int] = (-1, -1)
     """The highest nonce of ours that was settled by this owner, and the height it was included at."""
@@ -159,11 +153,11 @@ class OwnedLane:
     @property
     def forgets(self) -> bool:
         """The ledger lost writes, and nobody said yet what they were."""
-        return self.state is LaneState.QUARANTINED and self.lane.reason == ROLLED_BACK
+        return self.state is LaneState.QUARANTINED and self.lane.cause is QuarantineCause.ROLLED_BACK
 
     @property
     def lacks_funds(self) -> bool:
-        return self.state is LaneState.PAUSED and self.lane.reason == FUNDS
+        return self.state is LaneState.PAUSED and self.lane.cause is PauseCause.FUNDS
 
     @property
     def signs_again(self) -> bool:
@@ -202,16 +196,16 @@ class OwnedLane:
             if stalled:  # answered, or no longer ours: whoever is next says how it is
                 self.context.metrics.stalled.labels(self.id).set(0)
 
-    async def quarantine(self, reason: str, evidence: Mapping[str, Json]) -> None:
+    async def quarantine(self, cause: QuarantineCause, evidence: Mapping[str, Json]) -> None:
         """Stop signing until an operator looked: a promise might not hold."""
         if self.state is LaneState.QUARANTINED:
             return
-        self.state, self.lane = LaneState.QUARANTINED, replace(self.lane, reason=reason)
+        self.state, self.lane = LaneState.QUARANTINED, replace(self.lane, reason=cause.value, cause=cause)
         fix = f"txmanager lanes rebaseline {self.id}, after finding out who else used the key or what was lost"
         evidence = {**evidence, "resolve": fix}
-        await self._stop(LaneState.QUARANTINED, reason, evidence)
-        self.context.metrics.quarantines.labels(self.id, reason).inc()
-        self.log.error("lane quarantined", reason=reason, evidence=evidence)
+        await self._stop(LaneState.QUARANTINED, cause, cause.value, evidence)
+        self.context.metrics.quarantines.labels(self.id, cause).inc()
+        self.log.error("lane quarantined", reason=cause.value, evidence=evidence)
 
     async def settle(self, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         """Empty when the ledger may have forgotten attempts: an end that no chain shows cannot rest on it."""
@@ -222,20 +216,21 @@ class OwnedLane:
             await self.obey()
             return []
 
-    async def _stop(self, state: LaneState, reason: str, evidence: Mapping[str, Json]) -> Lane:
+    async def _stop(self, state: LaneState, cause: StopCause, reason: str, evidence: Mapping[str, Json]) -> Lane:
         try:
             return await self.insist(
-                lambda: self.context.ledger.set_lane(self.id, state, reason, evidence, fence=self.fence)
+                lambda: self.context.ledger.set_lane(self.id, state, reason, evidence, cause=cause, fence=self.fence)
             )
         except NotAllowed:  # an operator closed it meanwhile: it was empty, and belongs to nobody now
             raise Fenced(self.id, "", 0) from None
 
-    async def pause(self, reason: str, evidence: Mapping[str, Json]) -> None:
+    async def pause(self, cause: PauseCause, evidence: Mapping[str, Json], reason: str = "") -> None:
         if self.state not in WORKING:
             return
+        reason = reason or words_of(cause)
         evidence = {**evidence, "was": self.state.value}
         self.state = LaneState.PAUSED
-        self.lane = await self._stop(LaneState.PAUSED, reason, evidence)
+        self.lane = await self._stop(LaneState.PAUSED, cause, reason, evidence)
         self.log.error("lane paused", reason=reason, evidence=evidence)
 
     async def resume(self, why: str) -> None:
@@ -294,7 +289,7 @@ class OwnedLane:
             self.log.info("ledger history accepted", **evidence)
         else:
             self.blind = self.blind or known is None
-            await self.quarantine(ROLLED_BACK, evidence)
+            await self.quarantine(QuarantineCause.ROLLED_BACK, evidence)
 
     async def _first_baseline(self) -> None:
         view = await self._nonce()
@@ -311,18 +306,18 @@ class OwnedLane:
         evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.lane.landed)}
         self.gaps.see(view)
         if view.next_nonce > self.cursor:
-            await self.quarantine("foreign_nonce_use", evidence)
+            await self.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
         elif self.chain.traits.overtaking_kills:
             ours = {a.nonce for f in self.flights for a in f.record.attempts}
             known = max(self.lane.landed if self.lane.landed is not None else -1, (self.lane.baseline or 0) - 1)
             if used > known and used not in ours:
-                await self.quarantine("foreign_nonce_use", evidence)
+                await self.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
 
     async def _nonce(self) -> NonceView | None:
         try:
             view = await self.insist(lambda: self.chain.nonce(self.id))
         except KeyMissing as error:
-            await self.quarantine("key_missing", {"message": str(error)})
+            await self.quarantine(QuarantineCause.KEY_MISSING, {"message": str(error)})
             return None
         if view.balance is not None:
             self.context.metrics.balance.labels(self.id).set(view.balance)
@@ -371,7 +366,7 @@ class OwnedLane:
             raise Fenced(self.id, "", 0)
         checked, self.checked = view.check != self.checked, view.check
         self.state, self.lane = view.state, replace(view, cursor=self.lane.cursor)
-        if view.state is LaneState.PAUSED and view.reason in (REBASELINE, REBASELINE_PAUSED):
+        if view.state is LaneState.PAUSED and view.command is not None:
             await self._rebaseline(view)
         else:
             await self._check_history(view, None if self.blind else self.footing)
@@ -381,11 +376,11 @@ class OwnedLane:
         self.flying.set()  # what was read back may be in flight again, as after a roll-back of its end
         self.wake()
 
-    async def _compare(self, check: str) -> None:
+    async def _compare(self, check: Check) -> None:
         """A monitor saw something: compare with the chain now, send again what it says was dropped."""
         self.context.metrics.checks.labels(self.id).inc()
-        self.log.info("checked", check=check)
-        if "dropped" in check and len(self.flights):
+        self.log.info("checked", check=str(check))
+        if Alert.DROPPED in check.alerts and len(self.flights):
             self.resend = True
         if self.chain.traits.gaps_block and not self.lane.keyless and self.state is not LaneState.QUARANTINED:
             await self.look_at_chain()
@@ -400,11 +395,11 @@ class OwnedLane:
         self.gaps.see(view)
         if view.next_nonce > self.cursor and self.lane.cursor is not None and not self.lane.keyless:
             evidence = {"chain_nonce": str(view.next_nonce - 1), "cursor": str(self.cursor)}
-            await self.quarantine("foreign_nonce_use", evidence)
+            await self.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
         # A settled nonce that the chain would take again. A node that lags says so, too: its height tells.
         if nonce >= 0 and view.height >= height and view.next_nonce <= nonce:
             evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
-            await self.quarantine("reorg_beyond_finality", evidence)
+            await self.quarantine(QuarantineCause.REORG_BEYOND_FINALITY, evidence)
 
     async def _reclaim(self, chain_nonce: int) -> None:
         """Keyless: numbers that a reorg took back from somebody else go to the next caller."""
@@ -434,8 +429,8 @@ class OwnedLane:
             await self.gaps.vouched(chain)
             if self.keyless:
                 await self._reclaim(chain.next_nonce)
-            if view.reason == REBASELINE:
+            if view.command is LaneCommand.REBASELINE:
                 await self.resume("rebaselined by an operator")
             else:
                 self.state = LaneState.ACTIVE  # for a moment: only what works can be paused
-                await self.pause(REBASELINED, {})
+                await self.pause(PauseCause.REBASELINED, {})

@@ -17,8 +17,8 @@ from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerE
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
 from txmanager.core.states import LaneState
+from txmanager.core.stops import LaneCommand, PauseCause, words_of
 from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
-from txmanager.runtime.lane import REBASELINE, REBASELINE_PAUSED
 from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker
 
@@ -172,7 +172,7 @@ class TxManager:
     # -- lanes
 
     async def pause(self, lane: str, reason: str) -> Lane:
-        return await self.ledger.set_lane(lane, LaneState.PAUSED, reason or "paused by an operator")
+        return await self.ledger.set_lane(lane, LaneState.PAUSED, reason or words_of(PauseCause.OPERATOR))
 
     async def resume(self, lane: str) -> Lane:
         return await self.ledger.set_lane(lane, LaneState.ACTIVE)
@@ -186,4 +186,5 @@ class TxManager:
     async def rebaseline(self, lane: str, *, paused: bool = False) -> Lane:
         """The operator vouches for what happened: the owner goes on from the chain's nonce. With `paused` it signs
         nothing new before `resume`: time to cancel what is queued again although it was paid."""
-        return await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE_PAUSED if paused else REBASELINE)
+        command = LaneCommand.REBASELINE_PAUSED if paused else LaneCommand.REBASELINE
+        return await self.ledger.set_lane(lane, LaneState.PAUSED, words_of(command), command=command)

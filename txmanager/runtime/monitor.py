@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from txmanager.core.alerts import FOR_THE_OWNER, Alert
 from txmanager.core.errors import TxManagerError
-from txmanager.core.health import FOR_THE_OWNER, Alert, Health, Limits, Reader, Reading, hashes_of, health
+from txmanager.core.health import Health, Limits, Reader, Reading, hashes_of, health
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Lane, Record
 from txmanager.core.states import LaneState
@@ -179,9 +180,9 @@ class Monitor:
         if lane.keyless:
             return
         memory, now = self._memories[lane.id], asyncio.get_running_loop().time()
-        wanted = sorted(alert.value for alert in seen.alerts if alert in FOR_THE_OWNER)
+        wanted = [alert for alert in seen.alerts if alert in FOR_THE_OWNER]
         if wanted or now - memory.asked_at >= self._reconcile_every_s:
-            await self._ledger.check(lane.id, f"{self._name}:{self.rounds}", ",".join(wanted) or "reconcile")
+            await self._ledger.check(lane.id, f"{self._name}:{self.rounds}", wanted)
             memory.asked_at = now
             self.metrics.asks.labels(lane.id).inc()
         if Alert.LOW_BALANCE in seen.alerts and network.top_ups is not None:

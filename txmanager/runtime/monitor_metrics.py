@@ -6,7 +6,8 @@ import contextlib
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from txmanager.core.health import Alert, Health
+from txmanager.core.alerts import Alert
+from txmanager.core.health import Health
 
 
 class MonitorMetrics:

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from txmanager.core.chain import Impossible, Prepared, SendReply, Verdict
-from txmanager.core.decide import OVERDUE, Kill, Replace, Resign
+from txmanager.core.decide import Kill, Replace, Resign
 from txmanager.core.errors import OutOfFunds, Refused, RolledBack, TxManagerError
+from txmanager.core.kills import KillCause, doom_of
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
+from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.built import NotBuilt
 from txmanager.runtime.flights import Flight
-from txmanager.runtime.lane import FUNDS, WORKING, OwnedLane, Unserved, stream_order
+from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
@@ -185,7 +187,9 @@ class Sender:
             lane.given_up |= {w.attempt.name: w.stream_id for w in writes}
             if refusal.entry == "cursor" and not await self._moved_it_ourselves():
                 # Nobody but the owner moves it: data was lost, or somebody writes past the fence.
-                await lane.quarantine("cursor_moved", {"cursor": str(lane.cursor), "message": refusal.why})
+                await lane.quarantine(
+                    QuarantineCause.CURSOR_MOVED, {"cursor": str(lane.cursor), "message": refusal.why}
+                )
             await lane.obey()
             return False
         except RolledBack as change:
@@ -290,7 +294,7 @@ class Sender:
         """Nothing was signed: what was taken stays queued, and is taken again when the lane goes on."""
         lane = self._lane
         lane.fresh = True
-        await lane.pause(FUNDS, {"message": str(poor), "balance": await lane.balance(), "unsigned": True})
+        await lane.pause(PauseCause.FUNDS, {"message": str(poor), "balance": await lane.balance(), "unsigned": True})
 
     async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible]:
         """Poison must not stop a lane: what breaks the adapter fails alone, before anything is signed."""
@@ -345,8 +349,9 @@ class Sender:
         now = lane.context.clock()
         if noop is not None or isinstance(order, Kill):
             attempt = await lane.insist(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
-            why = order.why if isinstance(order, Kill) else noop.terms.get("why", "") if noop is not None else ""
-            attempt = replace(attempt, terms={**attempt.terms, "why": why}) if attempt is not None else None
+            doom = order.doom if isinstance(order, Kill) else doom_of(noop.terms) if noop is not None else None
+            if attempt is not None and doom is not None:
+                attempt = replace(attempt, terms={**attempt.terms, **doom.terms})
         else:
             bare = Prepared(record.intent, None)
             attempt = await lane.insist(lambda: lane.chain.replace(lane.id, bare, rivals, now))
@@ -363,9 +368,9 @@ class Sender:
             flight.record = replace(known, attempts=(*known.attempts, attempt))
         flight.reply = None
         lane.context.metrics.replacements.labels(lane.id).inc()
-        if isinstance(order, Kill) and order.why.startswith(OVERDUE):
+        if isinstance(order, Kill) and order.doom.cause is KillCause.OVERDUE:
             lane.context.metrics.cancels.labels(lane.id).inc()
-            lane.log.warning("given up", intent=str(record.id), nonce=nonce, why=order.why)
+            lane.log.warning("given up", intent=str(record.id), nonce=nonce, why=order.doom.why)
         lane.log.info("replaced", intent=str(record.id), nonce=nonce, hash=attempt.hash, terms=attempt.terms)
         await self._broadcast([(flight, attempt)])
         return True
@@ -402,7 +407,7 @@ class Sender:
             return False
         deaths = dict(order.deaths) if isinstance(order, Resign) else {}
         if isinstance(order, Kill):
-            attempt = replace(attempt, terms={**attempt.terms, "why": order.why})
+            attempt = replace(attempt, terms={**attempt.terms, **order.doom.terms})
         counted = isinstance(order, Resign) and order.counted
         if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt, deaths, counted)]):
             return True

@@ -27,8 +27,9 @@ from txmanager.core.errors import Busy, Unavailable
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import PauseCause, QuarantineCause, held_words
 from txmanager.runtime.flights import Flight
-from txmanager.runtime.lane import HELD, OwnedLane
+from txmanager.runtime.lane import OwnedLane
 
 _QUICK_S = 0.001
 _NOTHING_LEFT = (Wait, Settle)
@@ -97,12 +98,12 @@ class Tracker:
                     self._lane.work.set()
                 case Hold():
                     await self._hold(flight, step)
-                case Pause(reason=reason, evidence=evidence):
+                case Pause(cause=cause, evidence=evidence):
                     flight.reply, flight.sent_at = None, self._lane.context.clock()
-                    await self._lane.pause(reason, {**evidence, "balance": await self._lane.balance()})
-                case Quarantine(reason=reason, evidence=evidence):
+                    await self._lane.pause(cause, {**evidence, "balance": await self._lane.balance()})
+                case Quarantine(cause=grave, evidence=evidence):
                     flight.reply = None
-                    await self._lane.quarantine(reason, evidence)
+                    await self._lane.quarantine(grave, evidence)
                 case Prove() | Probe():
                     pass
         self._probe([(f, s.attempt) for f, s in others if isinstance(s, Probe)])
@@ -165,7 +166,7 @@ class Tracker:
                 lane.context.retire(_final(flight, step, answer.at))
             elif answer.word in ("conflict", "refused"):
                 evidence = {"intent": str(record.id), "stored": answer.status, "seen": step.outcome.status}
-                await lane.quarantine("unexplained_outcome", evidence)
+                await lane.quarantine(QuarantineCause.UNEXPLAINED_OUTCOME, evidence)
         for status, count in ended.items():
             lane.context.metrics.settled.labels(lane.id, status).inc(count)
         return True
@@ -191,7 +192,7 @@ class Tracker:
             whose = "ours" if by is None or lane.keyless else await self._whose(int(by))
             if whose == "foreign":
                 evidence = {"final_nonce": str(by), "cursor": str(lane.cursor), "hash": attempt.hash}
-                await lane.quarantine("foreign_nonce_use", evidence)
+                await lane.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
             if whose != "ours":
                 continue
             flight.proofs[attempt.name] = self._told(attempt, proof) if lane.keyless else proof
@@ -266,7 +267,7 @@ class Tracker:
     async def _resume_by_itself(self) -> None:
         """A lane without funds goes on when its balance grew; one that waits for a held intent, when that ended."""
         lane = self._lane
-        if lane.state is LaneState.PAUSED and lane.lane.reason.startswith(HELD):
+        if lane.state is LaneState.PAUSED and lane.lane.cause is PauseCause.HELD:
             if not any(flight.held for flight in lane.flights):
                 await lane.resume("no intent is held any more")
         elif lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < lane.policy.include_within_ms:
@@ -305,7 +306,7 @@ class Tracker:
             lane.log.error("intent held", intent=str(record.id), reason=step.reason, evidence=step.evidence)
             await lane.load()
             if (lane.policy.window == 1 or lane.chain.traits.gaps_block) and not lane.keyless:
-                await lane.pause(f"{HELD}{record.id.key} ({step.reason})", step.evidence)
+                await lane.pause(PauseCause.HELD, step.evidence, held_words(record.id.key, step.reason))
 
 
 def _landed(flights: Sequence[Flight], deepest: tuple[int, int]) -> tuple[int, tuple[int, int]]:

@@ -9,10 +9,11 @@ import pytest
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import LONG_MS, POOL, Stage
 from tests.waiting import until
-from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
+from txmanager.core.errors import Fenced, InvalidInput, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import Member, Route
 from txmanager.core.models import IntentId, LaneSpec
 from txmanager.core.states import LANE_TRANSITIONS, LaneState
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, from_reason
 
 ALIVE = (LaneState.ACTIVE, LaneState.DRAINING, LaneState.PAUSED, LaneState.QUARANTINED)
 
@@ -83,6 +84,43 @@ async def lane_state_carries_reason_and_evidence_and_counts_as_one_ask(stage: St
     assert [r.state for r in await stage.ledger.routes()] == [LaneState.ACTIVE]
     with pytest.raises(NotFound):
         await stage.ledger.set_lane("near:net:never:1", LaneState.PAUSED)
+
+
+@promise
+async def cause_and_command_stand_beside_the_reason(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    paused = await stage.ledger.set_lane(lane, LaneState.PAUSED, "why")
+    assert (paused.cause, paused.command) == (PauseCause.OPERATOR, None)
+    told = await stage.ledger.set_lane(lane, LaneState.PAUSED, "why", command=LaneCommand.REBASELINE_PAUSED)
+    assert (told.cause, told.command) == (PauseCause.OPERATOR, LaneCommand.REBASELINE_PAUSED)
+    again = await stage.ledger.set_lane(lane, LaneState.PAUSED, told.reason)
+    assert (again.reason, again.command) == (told.reason, None)
+    assert again.asks == told.asks + 1 == paused.asks + 2, "the owner hears of it, whatever the reason says"
+    for cause in PauseCause:
+        view = await stage.ledger.set_lane(lane, LaneState.PAUSED, cause=cause, fence=fence)
+        assert (view.cause, view.command) == (cause, None)
+    for grave in QuarantineCause:
+        view = await stage.ledger.set_lane(lane, LaneState.QUARANTINED, "x", cause=grave, fence=fence)
+        assert view.cause is grave
+    view = await stage.ledger.set_lane(lane, LaneState.ACTIVE)
+    assert (view.cause, view.command, view.reason) == (None, None, "")
+    for state, other in ((LaneState.ACTIVE, PauseCause.HELD), (LaneState.PAUSED, QuarantineCause.KEY_MISSING)):
+        with pytest.raises(InvalidInput, match="cause"):
+            await stage.ledger.set_lane(lane, state, cause=other)
+    with pytest.raises(InvalidInput, match="command"):
+        await stage.ledger.set_lane(lane, LaneState.PAUSED, cause=PauseCause.HELD, command=LaneCommand.REBASELINE)
+
+
+@promise
+async def words_of_a_reason_are_no_cause_and_no_command(stage: Stage) -> None:
+    lane = await stage.lane()
+    for text in ("held: x", "rebaseline", "rebaseline, and stay paused", "insufficient_funds", "rebaselined; resume"):
+        await stage.ledger.set_lane(lane, LaneState.ACTIVE)
+        view = await stage.ledger.set_lane(lane, LaneState.PAUSED, text)
+        assert (view.cause, view.command) == (PauseCause.OPERATOR, None)
+        assert text in view.reason
+        assert from_reason(view.state, view.reason) == (PauseCause.OPERATOR, None), "nor to release 0.1.0"
 
 
 @promise

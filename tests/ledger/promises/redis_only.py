@@ -16,10 +16,12 @@ from tests.ledger.promises.reservations import keyless, owned, send
 from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from tests.waiting import until
+from txmanager.core.alerts import Alert
 from txmanager.core.errors import LaneClosed, MemoryFull
 from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
-from txmanager.core.models import IntentId, LaneSpec, Outcome, Purpose, failure
+from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause
 from txmanager.ledger.redis import RedisLedger, codec
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.runner import Call
@@ -35,6 +37,42 @@ def redis_promise(check: Promise) -> Promise:
 def redis_of(stage: Stage) -> RedisLedger:
     assert isinstance(stage.ledger, RedisLedger)
     return stage.ledger
+
+
+# -- beside release 0.1.0, which stores state, reason and evidence alone
+
+
+@redis_promise
+async def stop_of_an_older_release_is_read_by_its_words(stage: Stage) -> None:
+    ledger, lane = redis_of(stage), await stage.lane()
+    key = ledger._keys.lane(lane)
+
+    async def older(state: str, reason: str) -> Lane:
+        """As its set_lane writes; our `stop` of an earlier state stays behind."""
+        fields = ("state", state, "reason", reason, "evidence", "{}")
+        await ledger.runner.plain(key, ("HSET", key, *fields))
+        view = await ledger.lane(lane)
+        assert view is not None
+        return view
+
+    for left in (None, PauseCause.FUNDS, PauseCause.HELD):
+        if left is not None:
+            await ledger.set_lane(lane, LaneState.PAUSED, "left behind", {"balance": "1"}, cause=left)
+        for state, reason, cause, command in OLD_STOPS:
+            view = await older(state, reason)
+            assert (view.cause, view.command) == (cause, command), (left, reason)
+        assert (await older("active", "")).cause is None
+
+
+OLD_STOPS: list[tuple[str, str, StopCause | None, LaneCommand | None]] = [
+    ("paused", "by hand", PauseCause.OPERATOR, None),
+    ("paused", "insufficient_funds", PauseCause.FUNDS, None),
+    ("paused", "held: order-7 (no_proof)", PauseCause.HELD, None),
+    ("paused", "rebaseline", PauseCause.OPERATOR, LaneCommand.REBASELINE),
+    ("paused", "rebaseline, and stay paused", PauseCause.OPERATOR, LaneCommand.REBASELINE_PAUSED),
+    ("quarantined", "ledger_rolled_back", QuarantineCause.ROLLED_BACK, None),
+    ("quarantined", "something else", None, None),
+]
 
 
 # -- WAIT means nothing unless the script wrote
@@ -248,7 +286,7 @@ async def a_monitor_be_heard(stage: Stage) -> Callable[[], Awaitable[object]]:
     lane = await stage.lane()
 
     async def act() -> None:
-        assert await stage.ledger.check(lane, "m:1", "stuck")
+        assert await stage.ledger.check(lane, "m:1", [Alert.STUCK])
 
     return act
 

@@ -7,6 +7,7 @@ import pytest
 from tests.ledger.promises.lanes import drain
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import BASE, LONG_MS, Stage
+from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import Fenced, Refused, RolledBack
 from txmanager.core.models import Attempt, Purpose
 from txmanager.core.states import LaneState
@@ -36,12 +37,17 @@ async def check_wakes_the_owner_and_a_repeat_asks_nothing_more(stage: Stage) -> 
     lane = await stage.lane()
     fence = await stage.own(lane)
     await drain(stage, [lane])
-    assert await stage.ledger.check(lane, "m1:7", "stuck,dropped")
+    assert await stage.ledger.check(lane, "m1:7", [Alert.STUCK, Alert.DROPPED])
     assert await stage.ledger.wait_wake([lane], 30) == {lane}
-    assert await stage.ledger.check(lane, "m1:7", "stuck,dropped")
+    assert await stage.ledger.check(lane, "m1:7", [Alert.STUCK, Alert.DROPPED])
     view = await stage.ledger.lane(lane)
     assert view is not None
-    assert (view.check, view.asks, view.owner, view.epoch) == ("m1:7 stuck,dropped", 1, "w1", 1)
+    assert (view.check, view.asks, view.owner, view.epoch) == (
+        Check("m1:7", frozenset({Alert.STUCK, Alert.DROPPED})),
+        1,
+        "w1",
+        1,
+    )
     await stage.ledger.check(lane, "m1:8")
     [renewed] = await stage.ledger.renew([fence], LONG_MS)
     assert (renewed.word, renewed.asks) == ("renewed", 2)

@@ -11,6 +11,7 @@ from tests.sim.evm.planting import Bugs, Patch
 from txmanager.core import decide as decisions
 from txmanager.core.chain import NonceView
 from txmanager.core.decide import Observation, Policy
+from txmanager.core.kills import Doom, KillCause
 from txmanager.core.models import Attempt, Lane, Record, new_intent
 from txmanager.runtime.funding import TopUps
 from txmanager.runtime.gaps import Gaps
@@ -66,11 +67,11 @@ def fill_sent_before_it_is_written_ahead() -> Sequence[Patch]:
 
 @mutant
 def late_ones_are_given_up_whatever_they_wait_for() -> Sequence[Patch]:
-    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Doom | None:
         limit = policy.cancel_after_ms
         if limit is None:
             return None
-        return f"{decisions.OVERDUE} 12 s" if now - min(a.signed_at for a in alive) >= limit else None
+        return Doom(KillCause.OVERDUE, "late") if now - min(a.signed_at for a in alive) >= limit else None
 
     return [patch.object(decisions, "_overdue", overdue)]
 
@@ -79,7 +80,7 @@ def late_ones_are_given_up_whatever_they_wait_for() -> Sequence[Patch]:
 def given_up_without_being_asked() -> Sequence[Patch]:
     sound = decisions._overdue
 
-    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
+    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Doom | None:
         limit = Policy(cancel_after_ms=policy.cancel_after_ms or 8_000)
         return sound(record, alive, seen, limit, now)
 

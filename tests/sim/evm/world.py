@@ -27,8 +27,8 @@ from txmanager.core.decide import Policy
 from txmanager.core.errors import TxManagerError
 from txmanager.core.models import Intent, LaneSpec, Purpose, new_intent
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import LaneCommand
 from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, TimedOut
-from txmanager.runtime.lane import REBASELINE
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
 from txmanager.runtime.worker import Service, Timing, Worker
@@ -363,7 +363,7 @@ class World:
     async def _operate(self) -> None:
         for lane, store in self.ledger.stores.items():
             if store.state is LaneState.QUARANTINED and (lane in self.tampered or self.deep):
-                await self.ledger.set_lane(lane, LaneState.PAUSED, REBASELINE)
+                await self.ledger.set_lane(lane, LaneState.PAUSED, command=LaneCommand.REBASELINE)
 
     def _quiet(self) -> bool:
         live = [r for s in self.ledger.stores.values() for r in s.records.values() if not r.status.final]

@@ -14,6 +14,7 @@ from txmanager.core.chain import SendReply
 from txmanager.core.decide import Observation, Step, Wait
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState
+from txmanager.core.stops import StopCause
 from txmanager.runtime import sender as runtime_sender
 from txmanager.runtime import tracker as runtime_tracker
 from txmanager.runtime.flights import Flight
@@ -103,8 +104,10 @@ def no_answer_is_a_refusal() -> Sequence[Patch]:
 
 @mutant("an owner whose lane is closed under it takes the refusal for a fault of its own")
 def breaks_when_its_lane_is_closed() -> Sequence[Patch]:
-    async def stop(self: OwnedLane, state: LaneState, reason: str, evidence: Mapping[str, Any]) -> Any:
-        return await self.context.ledger.set_lane(self.id, state, reason, evidence, fence=self.fence)
+    async def stop(
+        self: OwnedLane, state: LaneState, cause: StopCause, reason: str, evidence: Mapping[str, Any]
+    ) -> Any:
+        return await self.context.ledger.set_lane(self.id, state, reason, evidence, cause=cause, fence=self.fence)
 
     return [patch.object(OwnedLane, "_stop", stop)]
 

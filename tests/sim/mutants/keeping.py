@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -106,14 +106,14 @@ def retire_without_durability() -> Sequence[Patch]:
 def closed_with_unretired_records() -> Sequence[Patch]:
     original = LaneStore.set_state
 
-    def set_state(self: LaneStore, state: LaneState, reason: str, evidence: Mapping[str, Any], fence: Any) -> None:
+    def set_state(self: LaneStore, state: LaneState, *told: Any) -> None:
         if state is LaneState.CLOSED and not self.queue:
             records, self.records = self.records, {}
             try:
-                original(self, state, reason, evidence, fence)
+                original(self, state, *told)
             finally:
                 self.records = records
             return
-        original(self, state, reason, evidence, fence)
+        original(self, state, *told)
 
     return [patch.object(LaneStore, "set_state", set_state)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 
+from txmanager.core.alerts import Check
 from txmanager.core.errors import Fenced, NotAllowed, Refused, RolledBack
 from txmanager.core.ledger import (
     APPEND_WITHIN_MS,
@@ -34,6 +35,7 @@ from txmanager.core.models import (
     Record,
 )
 from txmanager.core.states import FINAL, LaneState, Status, lane_sources, sources
+from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.numbers import Held
 
@@ -58,6 +60,8 @@ class LaneStore:
     replication_id: str
     state: LaneState = LaneState.ACTIVE
     reason: str = ""
+    cause: StopCause | None = None
+    command: LaneCommand | None = None
     evidence: Mapping[str, Json] = field(default_factory=dict)
     owner: str = ""
     token: str = ""
@@ -71,7 +75,7 @@ class LaneStore:
     signed_upto: str = "0-0"
     last_id: str = "0-0"
     asks: int = 0
-    check: str = ""
+    check: Check = field(default_factory=Check)
     fills: dict[str, Attempt] = field(default_factory=dict)
     """No-ops at nonces of nobody, by attempt name."""
     schema: int = SCHEMA
@@ -102,6 +106,8 @@ class LaneStore:
             spec=self.spec,
             state=self.state,
             reason=self.reason,
+            cause=self.cause,
+            command=self.command,
             evidence=self.evidence,
             owner=self.owner,
             epoch=self.epoch,
@@ -260,7 +266,7 @@ class LaneStore:
         self.fills |= {attempt.name: attempt for attempt in new}
         return sorted(self.fills.values(), key=lambda a: (a.nonce, a.signed_at, a.hash))
 
-    def ask(self, check: str) -> None:
+    def ask(self, check: Check) -> None:
         self.asks += self.check != check
         self.check = check
 
@@ -357,7 +363,15 @@ class LaneStore:
     def unretired(self, count: int) -> list[Record]:
         return [r for r in self.records.values() if r.status in FINAL][:count]
 
-    def set_state(self, state: LaneState, reason: str, evidence: Mapping[str, Json], fence: Fence | None) -> None:
+    def set_state(
+        self,
+        state: LaneState,
+        reason: str,
+        evidence: Mapping[str, Json],
+        fence: Fence | None,
+        cause: StopCause | None = None,
+        command: LaneCommand | None = None,
+    ) -> None:
         if fence is not None:
             self.check_fence(fence)
         if self.state is not state:
@@ -365,8 +379,9 @@ class LaneStore:
                 raise NotAllowed(f"lane {self.spec.id} is {self.state}; it cannot become {state}")
             if state is LaneState.CLOSED and self.records:
                 raise NotAllowed(f"lane {self.spec.id} still holds {len(self.records)} records; drain it first")
-        self.asks += (self.state, self.reason, self.evidence) != (state, reason, evidence)
-        self.state, self.reason, self.evidence = state, reason, evidence
+        said = (self.state, self.reason, self.cause, self.command, self.evidence)
+        self.asks += said != (state, reason, cause, command, evidence)
+        self.state, self.reason, self.cause, self.command, self.evidence = state, reason, cause, command, evidence
 
     # -- inside
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
+from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import (
     SWEEP_AFTER_MS,
@@ -30,7 +31,8 @@ from txmanager.core.ledger import (
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.reservations import Book, Recycled, Reserved, Turn
 from txmanager.core.states import LaneState, Status
-from txmanager.ledger.inputs import check_final, check_numbers, check_retirable, check_sort, check_token
+from txmanager.core.stops import LaneCommand, StopCause
+from txmanager.ledger.inputs import check_final, check_numbers, check_retirable, check_sort, check_stop, check_token
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
@@ -283,12 +285,12 @@ class MemoryLedger:
     async def pending(self, lane: str) -> list[Record]:
         return await self._step("pending", lambda _: self.stores[lane].in_flight() if lane in self.stores else [])
 
-    async def check(self, lane: str, name: str, what: str = "") -> bool:
+    async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
         def step(_: int) -> bool:
             store = self.stores.get(lane)
             if store is None:
                 return False
-            store.ask(f"{name} {what}".strip())
+            store.ask(Check(name, frozenset(alerts)))
             self._wake(lane)
             return True
 
@@ -407,11 +409,15 @@ class MemoryLedger:
         reason: str = "",
         evidence: Mapping[str, Json] | None = None,
         *,
+        cause: StopCause | None = None,
+        command: LaneCommand | None = None,
         fence: Fence | None = None,
     ) -> Lane:
+        words, cause, command = check_stop(state, reason, cause, command)
+
         def step(now: int) -> Lane:
             store = self._store(lane)
-            store.set_state(state, reason, evidence or {}, fence)
+            store.set_state(state, words, evidence or {}, fence, cause, command)
             self._wake(lane)
             return store.view(now, self.replication_id)
 

@@ -5,14 +5,17 @@ An attempt is `purpose SP json NUL raw`: Lua reads the first word, nothing parse
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from txmanager.core.alerts import Check
 from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Attempt, Event, Intent, IntentId, Json, Lane, LaneSpec, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, from_reason
 
 Fields = Mapping[bytes, bytes]
 
@@ -231,10 +234,14 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
     def number(name: bytes) -> int | None:
         return int(fields[name]) if name in fields else None
 
+    state, reason = LaneState(text(fields[b"state"])), text(fields.get(b"reason"))
+    cause, command = _stop(state, reason, fields)
     return Lane(
         spec=LaneSpec(id, spec["pool"], spec["weight"], spec["limit"], spec["info"], b"keyless" in fields),
-        state=LaneState(text(fields[b"state"])),
-        reason=text(fields.get(b"reason")),
+        state=state,
+        reason=reason,
+        cause=cause,
+        command=command,
         evidence=loads(fields[b"evidence"]) if b"evidence" in fields else {},
         owner=text(fields[b"owner"]),
         epoch=int(fields[b"epoch"]),
@@ -251,7 +258,22 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         replication_id=text(fields[b"replid"]),
         found_replication_id=text(snapshot[5]),
         asks=int(fields[b"asks"]),
-        check=text(fields.get(b"check")),
+        check=Check.parse(text(fields.get(b"check"))),
+    )
+
+
+def _stop(state: LaneState, reason: str, fields: Fields) -> tuple[StopCause | None, LaneCommand | None]:
+    """Cause and command, if they belong to the state, reason and evidence that stand; else release 0.1.0 wrote those
+    last, and its words tell."""
+    stored, _, words = text(fields.get(b"stop")).partition(" ")
+    told = b"\n".join((fields[b"state"], fields.get(b"reason", b""), fields.get(b"evidence", b"")))
+    if stored != hashlib.sha1(told, usedforsecurity=False).hexdigest():
+        return from_reason(state, reason)
+    cause, _, command = words.partition(" ")
+    kind = PauseCause if state is LaneState.PAUSED else QuarantineCause
+    return (
+        kind(cause) if cause in list(kind) else None,
+        LaneCommand(command) if command in list(LaneCommand) else None,
     )
 
 

@@ -9,7 +9,8 @@ from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import SCHEMA, Member, Route
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
 from txmanager.core.states import LaneState, lane_sources
-from txmanager.ledger.inputs import other_sort
+from txmanager.core.stops import LaneCommand, StopCause
+from txmanager.ledger.inputs import check_stop, other_sort
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Call
@@ -32,8 +33,11 @@ class Registry(Backend):
         reason: str = "",
         evidence: Mapping[str, Json] | None = None,
         *,
+        cause: StopCause | None = None,
+        command: LaneCommand | None = None,
         fence: Fence | None = None,
     ) -> Lane:
+        reason, cause, command = check_stop(state, reason, cause, command)
         args = (
             state.value,
             words(lane_sources(state)),
@@ -42,6 +46,8 @@ class Registry(Backend):
             "" if fence is None else fence.epoch,
             "" if fence is None else fence.token,
             self._keys.wake(lane),
+            cause or "",
+            command or "",
         )
         reply = await self._runner.run("set_lane", self._lane_keys(lane), args, durable=True)
         match reply:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import Fenced, Refused, RolledBack
 from txmanager.core.models import Attempt, Fence, IntentId, Record
 from txmanager.ledger.redis import codec
@@ -19,8 +20,8 @@ class Watchers(Backend):
         found = [r for r in await self._records(lane, ids) if r is not None and not r.status.final] if ids else []
         return sorted((r for r in found if r.attempts), key=lambda r: min(a.nonce for a in r.attempts))
 
-    async def check(self, lane: str, name: str, what: str = "") -> bool:
-        args = (f"{name} {what}".strip(), self._keys.wake(lane))
+    async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
+        args = (str(Check(name, frozenset(alerts))), self._keys.wake(lane))
         reply = await self._runner.run("check", [self._keys.lane(lane)], args)
         return bool(reply[0] == b"asked")
 

@@ -1,7 +1,9 @@
--- set_lane: move a lane to another state, with the reason and the evidence.
+-- set_lane: move a lane to another state, with cause and command to act on, and reason and evidence to show.
 -- Keys   1 lane (hash)  2 queue (stream)  3 open (set)  4 finals (set)
--- Args   1 state  2 allowed states  3 reason  4 evidence (json)  5 epoch | ""  6 token  7 wake channel
+-- Args   1 state  2 allowed states  3 reason  4 evidence (json)  5 epoch | ""  6 token  7 wake channel  8 cause | ""
+--        9 command | ""
 -- Reply  {"ok", snapshot} | {"refused", state} | {"busy", records} | {"unknown"} | {"fenced", owner, epoch}
+-- Why    `stop` tells what cause and command belong to: release 0.1.0 writes the other fields and leaves them standing
 --@include _time
 --@include _fence
 --@include _replication
@@ -17,10 +19,11 @@ if state ~= ARGV[1] then
   local left = redis.call('XLEN', KEYS[2]) + redis.call('SCARD', KEYS[4])
   if ARGV[1] == 'closed' and left > 0 then return {'busy', left} end
 end
-local said = redis.call('HMGET', KEYS[1], 'state', 'reason', 'evidence')
-redis.call('HDEL', KEYS[1], 'reason') -- needs no memory: a full server must still let a lane be stopped
-redis.call('HSET', KEYS[1], 'state', ARGV[1], 'reason', ARGV[3], 'evidence', ARGV[4])
-if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] then
+local said = redis.call('HMGET', KEYS[1], 'state', 'reason', 'evidence', 'stop')
+local stop = redis.sha1hex(ARGV[1] .. '\n' .. ARGV[3] .. '\n' .. ARGV[4]) .. ' ' .. ARGV[8] .. ' ' .. ARGV[9]
+redis.call('HDEL', KEYS[1], 'reason', 'stop') -- needs no memory: a full server must still let a lane be stopped
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'reason', ARGV[3], 'evidence', ARGV[4], 'stop', stop)
+if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] or (said[4] or stop) ~= stop then
   redis.call('HINCRBY', KEYS[1], 'asks', 1)
   redis.call('HINCRBY', KEYS[1], 'rev', 1)
   redis.call('PUBLISH', ARGV[7], 'ask')
