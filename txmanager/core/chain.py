@@ -12,6 +12,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from txmanager.core.funds import Cost, Funds
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose
 from txmanager.core.values import value
 
@@ -50,7 +51,7 @@ class Verdict(StrEnum):
     FEE_CAP_EXCEEDED = "fee_cap_exceeded"
     """EVM: stop bumping, alert."""
     INSUFFICIENT_FUNDS = "insufficient_funds"
-    """Pause the lane, alert, keep the queue."""
+    """Perhaps only now: what else is on its way may be counted. Compare with the balance: wait, pause, or end it."""
     KEY_MISSING = "key_missing"
     """The signer's key or account is not there: quarantine."""
     PERMANENT = "permanent"
@@ -90,6 +91,17 @@ class Prepared:
     intent: Intent
     body: object
     """Whatever the adapter needs to sign; opaque to the worker."""
+    cost: Cost | None = None
+    """What it may take at worst; None where nobody knows before it is signed."""
+
+
+@value(frozen=True, slots=True)
+class Unpriced:
+    """The chain would not even try it for want of funds, so nobody knows what it costs."""
+
+    intent: Intent
+    at_least: Cost
+    message: str
 
 
 @value(frozen=True, slots=True)
@@ -107,6 +119,8 @@ class NonceView:
     height: int
     balance: int | None = None
     """What the lane can spend (account balance or key allowance), in the chain's smallest unit."""
+    funds: Funds | None = None
+    """The same by purse, without what the chain keeps locked; None when nobody says."""
 
 
 @value(frozen=True, slots=True)
@@ -142,8 +156,12 @@ class Chain(Protocol):
         """The final state of the lane's key. A missing key raises `KeyMissing`, it is never nonce 0."""
         ...
 
-    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
+    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
         """Check everything that can be checked before a nonce is spent. Intents of a batch are independent."""
+        ...
+
+    def cost(self, attempt: Attempt) -> Cost:
+        """What recorded bytes may take at worst."""
         ...
 
     async def sign(

@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from txmanager.core.chain import Chain, Impossible, NonceView, Prepared, Proof, SendReply, Sighting
+from txmanager.core.chain import Chain, Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Unpriced
 from txmanager.core.errors import TxManagerError
+from txmanager.core.funds import Cost
 from txmanager.core.models import Attempt, Intent, IntentId, Json, Purpose, failure
 
 KIND = "built"
@@ -89,7 +90,7 @@ class BuildingChain:
     def serves(self, intent: Intent) -> bool:
         return intent.kind == KIND or self._chain.serves(intent)
 
-    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
+    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
         plain = [i for i in intents if i.kind != KIND]
         others = iter(await self._chain.prepare(lane, plain) if plain else [])
         return [await self._find(i) if i.kind == KIND else next(others) for i in intents]
@@ -132,12 +133,17 @@ class BuildingChain:
         [checked] = await self._chain.prepare(lane, [replace(intent, kind=built.kind, payload=built.payload)])
         if isinstance(checked, Impossible):
             raise NotBuilt(intent.id, f"what the callback built is not valid: {checked.error['message']}")
+        if isinstance(checked, Unpriced):
+            raise NotBuilt(intent.id, f"the lane cannot pay for what the callback built: {checked.message}")
         return checked
 
     async def look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
         return await self._chain.look_up(lane, attempts)
 
     # as they are
+
+    def cost(self, attempt: Attempt) -> Cost:
+        return self._chain.cost(attempt)
 
     async def nonce(self, lane: str) -> NonceView:
         return await self._chain.nonce(lane)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from txmanager.core.chain import Impossible, Prepared, SendReply, Verdict
+from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
 from txmanager.core.decide import Kill, Replace, Resign
 from txmanager.core.errors import OutOfFunds, Refused, RolledBack, TxManagerError
 from txmanager.core.kills import KillCause, doom_of
@@ -300,7 +300,7 @@ class Sender:
         """Poison must not stop a lane: what breaks the adapter fails alone, before anything is signed."""
         lane = self._lane
         try:
-            return await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
+            prepared = await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
         except TxManagerError:
             raise
         except Exception as error:
@@ -309,6 +309,9 @@ class Sender:
             lane.log.exception("intent breaks the adapter", intent=str(intents[0].id))
             message = f"the intent could not be processed ({type(error).__name__}); nothing was spent"
             return [Impossible(failure("unprocessable", message, new_key_helps=False))]
+        for unpriced in [one for one in prepared if isinstance(one, Unpriced)]:
+            raise OutOfFunds(unpriced.message)
+        return [one for one in prepared if not isinstance(one, Unpriced)]
 
     async def _fail_unsigned(self, failed: Sequence[tuple[Taken, dict[str, Json]]]) -> None:
         if not failed:

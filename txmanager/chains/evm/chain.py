@@ -20,8 +20,9 @@ from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
 from txmanager.chains.evm.simulation import MIN_GAS, read, simulate
 from txmanager.chains.evm.tracker import Tracker
 from txmanager.chains.evm.transaction import DYNAMIC, LEGACY, Body, Fees, Signed, TransactionSigner, read_raw, sign_any
-from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Unpriced, Verdict
 from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured
+from txmanager.core.funds import Cost, Funds, Purse
 from txmanager.core.given import RAW_KIND, Quote
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
 from txmanager.rpc.endpoint import Endpoint
@@ -76,16 +77,24 @@ class EvmChain:
     async def nonce(self, lane: str) -> NonceView:
         await self._check_chain_id()
         head, count, balance = await self._tracker.head_and_count(self._lane(lane), lane)
-        return NonceView(count, head.number, balance)
+        return NonceView(count, head.number, balance, Funds((Purse("account", balance),), head.number))
 
-    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
+    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
         if lane in self._keyless:
             return [prepare_given(intent, self._lane(lane)) for intent in intents]
-        base_fee, _ = await self._fees.read()
+        base_fee, market = await self._fees.read()
+
+        def worst(body: Body) -> Cost:
+            return body.cost(capped(price_for(market, base_fee, body.type), body.max_fee_limit))
+
         read_ones = [read(intent, self._max_values.get(lane), base_fee) for intent in intents]
         bodies = [(i, r[0], r[1]) for i, r in zip(intents, read_ones, strict=True) if not isinstance(r, Impossible)]
-        simulated = iter(await simulate(self.rpc, self._lane(lane), self.settings, bodies, self._strikes))
+        simulated = iter(await simulate(self.rpc, self._lane(lane), self.settings, bodies, self._strikes, worst))
         return [r if isinstance(r, Impossible) else next(simulated) for r in read_ones]
+
+    def cost(self, attempt: Attempt) -> Cost:
+        told = read_raw(attempt.raw)
+        return told.body.cost(told.fees)
 
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int

@@ -1,12 +1,12 @@
 """Before a nonce is taken: what would happen, and how much gas it needs. A revert here costs nothing but a question.
 
-A lane without funds is not the intent's fault: its gas is then estimated as if there were enough, and the send says
-that funds are missing, which pauses the lane and fails nobody.
+Missing funds are no revert: the gas is then estimated as if there were enough, and what it costs is compared with what
+the lane has. Where a node cannot do that, what it costs at least is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from txmanager.chains.evm.network import EvmNetwork
 from txmanager.chains.evm.nodes import Call, ask_many
 from txmanager.chains.evm.transaction import Body
 from txmanager.chains.evm.verdicts import Refusal, read_failure
-from txmanager.core.chain import Impossible, Prepared
-from txmanager.core.errors import InvalidInput, OutOfFunds
+from txmanager.core.chain import Impossible, Prepared, Unpriced
+from txmanager.core.errors import InvalidInput
+from txmanager.core.funds import Cost
 from txmanager.core.models import Intent, failure
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.protocol import JsonRpc
@@ -51,17 +52,18 @@ async def simulate(
     network: EvmNetwork,
     bodies: Sequence[tuple[Intent, Body, bool]],
     strikes: dict[str, int],
-) -> list[Prepared | Impossible]:
+    worst: Callable[[Body], Cost],
+) -> list[Prepared | Impossible | Unpriced]:
     """One batch of questions for all of them, then one more for those that only lack funds."""
     group = f"{lane}/simulate"
     calls = [_call(lane, body) for _, body, wanted in bodies if wanted]
     answers = iter(await ask_many(rpc, calls, group) if calls else ())
-    results: list[Prepared | Impossible] = []
+    results: list[Prepared | Impossible | Unpriced] = []
     for intent, body, wanted in bodies:
         answer = next(answers) if wanted else None
         if wanted and isinstance(answer, RpcError) and read_failure(answer) is Refusal.INSUFFICIENT_FUNDS:
             answer = await _as_if_rich(rpc, lane, body, group, answer)
-        results.append(_judge(intent, body, answer if wanted else "0x", network, strikes))
+        results.append(_judge(intent, body, answer if wanted else "0x", network, strikes, worst))
     return results
 
 
@@ -76,12 +78,18 @@ async def _as_if_rich(rpc: JsonRpc, lane: LaneId, body: Body, group: str, first:
 
 
 def _judge(
-    intent: Intent, body: Body, answer: Any, network: EvmNetwork, strikes: dict[str, int]
-) -> Prepared | Impossible:
+    intent: Intent,
+    body: Body,
+    answer: Any,
+    network: EvmNetwork,
+    strikes: dict[str, int],
+    worst: Callable[[Body], Cost],
+) -> Prepared | Impossible | Unpriced:
     if isinstance(answer, RpcFailure):
         refusal = read_failure(answer)
         if isinstance(answer, RpcError) and refusal is Refusal.INSUFFICIENT_FUNDS:
-            raise OutOfFunds(f"the lane cannot pay for it: {answer.message or answer}")
+            at_least = worst(replace(body, gas=body.gas or MIN_GAS))
+            return Unpriced(intent, at_least, f"the lane cannot pay for it: {answer.message or answer}")
         if not isinstance(answer, RpcError) or refusal in _NOT_ABOUT_THE_INTENT:
             raise answer
         key = str(intent.id)
@@ -104,7 +112,7 @@ def _judge(
     if network.max_gas is not None and body.gas > network.max_gas:
         message = f"needs {body.gas} gas; a transaction of this chain may use {network.max_gas}; nothing was spent"
         return Impossible(failure("invalid_intent", message, new_key_helps=True, field="gas"))
-    return Prepared(intent, body)
+    return Prepared(intent, body, worst(body))
 
 
 def _data(answer: RpcError) -> dict[str, Any]:

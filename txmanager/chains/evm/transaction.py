@@ -15,6 +15,7 @@ import rlp  # type: ignore[import-untyped]
 
 from txmanager.chains.evm.names import checksummed
 from txmanager.core.errors import InvalidInput
+from txmanager.core.funds import Cost
 from txmanager.core.values import value
 from txmanager.signing.evm import keccak256
 
@@ -58,6 +59,11 @@ class Body:
     authorizations: Authorizations = ()
     max_fee_limit: int | None = None
     """What the caller allows at most per unit of gas; not part of the bytes."""
+
+    def cost(self, fees: Fees) -> Cost:
+        """What a node wants the sender to have: every unit of gas at the highest price. (A roll-up's charge for data
+        comes on top; nobody knows it before.)"""
+        return Cost(self.gas * fees.max_fee, self.value)
 
 
 @value(frozen=True, slots=True)

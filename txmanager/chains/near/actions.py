@@ -5,6 +5,7 @@ The number in each class is the protocol's discriminant: it is on the wire for e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from txmanager.chains.near.borsh import Reader, blob, string, u16, u32, u64, u128
@@ -191,15 +192,29 @@ _UNSUPPORTED |= {11: "DeterministicStateInit", 14: "DelegateV2"}
 
 def decode_signed_delegate(raw: bytes, field: str) -> SignedDelegate:
     reader = Reader(raw, field)
+    signed = _signed_delegate(reader)
+    reader.end()
+    return signed
+
+
+def read_actions(reader: Reader) -> tuple[Action, ...]:
+    """The actions of a transaction, where a delegate may stand, too."""
+    return tuple(_signed_delegate(reader) if tag == SignedDelegate.tag else _body(reader, tag) for tag in _tags(reader))
+
+
+def _tags(reader: Reader) -> Iterator[int]:
+    for _ in range(reader.count(1)):
+        yield reader.u8()
+
+
+def _signed_delegate(reader: Reader) -> SignedDelegate:
     sender, receiver = reader.string(), reader.string()
-    actions = tuple(_action(reader) for _ in range(reader.count(1)))
+    actions = tuple(_body(reader, tag) for tag in _tags(reader))
     delegate = DelegateAction(sender, receiver, actions, reader.u64(), reader.u64(), _key(reader))
     curve = reader.u8()
     if curve not in SIGNATURE_SIZES:
         raise reader.wrong(f"signature type {curve} is not supported (0 is ed25519, 1 is secp256k1)")
-    signed = SignedDelegate(delegate, curve, reader.take(SIGNATURE_SIZES[curve]))
-    reader.end()
-    return signed
+    return SignedDelegate(delegate, curve, reader.take(SIGNATURE_SIZES[curve]))
 
 
 def _key(reader: Reader) -> PublicKey:
@@ -231,8 +246,8 @@ def _add_key(reader: Reader) -> AddKey:
     raise reader.wrong(f"access key permission {kind} is not known")
 
 
-def _action(reader: Reader) -> PlainAction:
-    match reader.u8():
+def _body(reader: Reader, tag: int) -> PlainAction:
+    match tag:
         case 0:
             return CreateAccount()
         case 1:
@@ -253,5 +268,5 @@ def _action(reader: Reader) -> PlainAction:
             return TransferToGasKey(_key(reader), reader.u128())
         case 13:
             return WithdrawFromGasKey(_key(reader), reader.u128())
-        case tag:
+        case _:
             raise reader.wrong(f"action {tag} ({_UNSUPPORTED.get(tag, 'unknown')}) is not supported")

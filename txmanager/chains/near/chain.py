@@ -15,6 +15,7 @@ from typing import Any
 from txmanager.chains.near import views
 from txmanager.chains.near.actions import FunctionCall, Transfer
 from txmanager.chains.near.compile import Body, compile_intent, make_body
+from txmanager.chains.near.costs import PURCHASE_PRICE, purchase_price, read_funds, worst_cost
 from txmanager.chains.near.death import DeathProver, Facts
 from txmanager.chains.near.delegates import check_call_permission, check_delegate, check_delegate_nonce
 from txmanager.chains.near.head import FinalHead
@@ -22,10 +23,11 @@ from txmanager.chains.near.intents import KINDS, parse_payload
 from txmanager.chains.near.names import LaneId, b58_text
 from txmanager.chains.near.policy import NETWORKS, KeyView, NearNetwork, NearPolicy
 from txmanager.chains.near.tracker import Tracker
-from txmanager.chains.near.transaction import Envelope
+from txmanager.chains.near.transaction import Envelope, actions_of
 from txmanager.chains.near.verdicts import classify
-from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Unpriced, Verdict
 from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured
+from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure
@@ -65,6 +67,7 @@ class NearChain:
         self._tracker = Tracker(self.rpc, self.settings.finality, patience_s=5.0)
         self._prover = DeathProver(self.rpc, self.facts, self.settings.scan_blocks)
         self._facts: Facts | None = None
+        self._price: int | None = None
 
     # what the worker asks
 
@@ -77,17 +80,21 @@ class NearChain:
         if key is None:
             raise KeyMissing(f"{named.public_key} is not a key of {named.account_id} on {self.network}")
         self._permissions[lane] = key
+        account = await views.view_account(self._asking(lane), named.account_id)
         balance = key.gas_balance if key.gas_balance is not None else key.allowance
-        if balance is None:
-            balance = await views.view_balance(self._asking(lane), named.account_id)
-        return NonceView(key.nonce + 1, key.height, balance)
+        if balance is None and account is not None:
+            balance = account.amount
+        return NonceView(key.nonce + 1, key.height, balance, read_funds(key, account))
 
-    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible]:
-        key = await self._key(lane)
-        prepared = [self._compile(lane, key, intent) for intent in intents]
+    async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
+        key, self._price = await self._key(lane), self._price or await self._purchase_price()
+        prepared: list[Prepared | Impossible | Unpriced] = [self._compile(lane, key, intent) for intent in intents]
         if any(intent.kind == _DELEGATE for intent in intents):  # only these ask the chain, so only these are awaited
             prepared = list(await asyncio.gather(*(self._check_delegate(lane, one) for one in prepared)))
         return prepared
+
+    def cost(self, attempt: Attempt) -> Cost:
+        return worst_cost(actions_of(attempt.raw), self._price or PURCHASE_PRICE)
 
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
@@ -215,10 +222,12 @@ class NearChain:
                 check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
         except InvalidInput as error:
             return _impossible(intent, error)
-        return Prepared(intent, body)
+        return Prepared(intent, body, worst_cost(body.actions, self._price or PURCHASE_PRICE))
 
-    async def _check_delegate(self, lane: str, prepared: Prepared | Impossible) -> Prepared | Impossible:
-        if isinstance(prepared, Impossible) or not isinstance(prepared.body, Body) or prepared.body.delegate is None:
+    async def _check_delegate(
+        self, lane: str, prepared: Prepared | Impossible | Unpriced
+    ) -> Prepared | Impossible | Unpriced:
+        if not isinstance(prepared, Prepared) or not isinstance(prepared.body, Body) or prepared.body.delegate is None:
             return prepared
         signed = prepared.body.delegate
         try:
@@ -236,6 +245,13 @@ class NearChain:
         if lane not in self._permissions:
             await self.nonce(lane)
         return self._permissions[lane]
+
+    async def _purchase_price(self) -> int:
+        """Read once: it changes with the protocol, and a node refuses what is bought too cheap."""
+        if self.settings.purchase_price is not None:
+            return self.settings.purchase_price
+        told, known = await self._told_of_network()
+        return purchase_price(told) if told else known.purchase_price or PURCHASE_PRICE
 
     async def _told_of_network(self) -> tuple[Mapping[str, Any], NearNetwork]:
         try:

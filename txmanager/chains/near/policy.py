@@ -58,6 +58,8 @@ class NearNetwork:
     """An older one is never signed against."""
     scan_blocks: int = 2_000
     """How far back a proof behind a balancer may walk."""
+    purchase_price: int | None = None
+    """yoctoNEAR that a unit of gas is bought for."""
 
     def __post_init__(self) -> None:
         if self.finality not in SETTLED:
@@ -65,8 +67,8 @@ class NearNetwork:
 
 
 NETWORKS: Mapping[str, NearNetwork] = {
-    "mainnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200),
-    "testnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200),
+    "mainnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200, purchase_price=10**9),
+    "testnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200, purchase_price=10**9),
     "localnet": NearNetwork(validity_blocks=86_400, epoch_blocks=20_000),
 }
 

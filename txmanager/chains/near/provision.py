@@ -14,7 +14,7 @@ from typing import Any
 from txmanager.chains.near.actions import CallPermission
 from txmanager.chains.near.chain import NearChain
 from txmanager.chains.near.names import LaneId
-from txmanager.core.chain import Impossible
+from txmanager.core.chain import Impossible, Prepared
 from txmanager.core.errors import NotAllowed, Unavailable
 from txmanager.core.models import Json, Outcome, Purpose, new_intent
 from txmanager.core.states import Status
@@ -93,8 +93,8 @@ async def _add(
     payload = {"receiver_id": account_id, "actions": [_action(key, permission) for key in keys]}
     intent = new_intent(key="provision", pool="provision", kind="near.transaction", payload=payload)
     [ready] = await chain.prepare(lane, [intent])
-    if isinstance(ready, Impossible):
-        raise NotAllowed(str(ready.error["message"]))
+    if not isinstance(ready, Prepared):
+        raise NotAllowed(str(ready.error["message"]) if isinstance(ready, Impossible) else ready.message)
     view = await chain.nonce(lane)
     [attempt] = await chain.sign(lane, [ready], view.next_nonce, Purpose.FIRST, 0)
     refusal = (await chain.probe(lane, attempt)).message

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from txmanager.chains.near.actions import Action, DelegateAction, SignedDelegate, encode_actions
-from txmanager.chains.near.borsh import string, u16, u32, u64
-from txmanager.chains.near.names import PublicKey
+from txmanager.chains.near.actions import Action, DelegateAction, SignedDelegate, encode_actions, read_actions
+from txmanager.chains.near.borsh import Reader, string, u16, u32, u64
+from txmanager.chains.near.names import PUBLIC_KEY_SIZES, PublicKey
 from txmanager.core.values import value
 from txmanager.signing.signer import Signer
 
 DELEGATE_PREFIX = u32((1 << 30) + 366)
 """NEP-461: no signature over a delegate is also one over a transaction."""
+
+
+_VERSION = 1
 
 
 @value(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Envelope:
         self._head = string(account_id) + public_key.borsh
         self._tail = b""
         if nonce_index is not None or strict:
-            self._head = b"\x01" + self._head + (b"\x00" if nonce_index is None else b"\x01")
+            self._head = bytes((_VERSION,)) + self._head + (b"\x00" if nonce_index is None else b"\x01")
             self._index = b"" if nonce_index is None else u16(nonce_index)
             self._tail = b"\x01" if strict else b"\x00"
 
@@ -57,6 +60,26 @@ class Envelope:
         body = b"".join((self._head, u64(nonce), self._index, receiver, block_hash, actions, self._tail))
         digest = sha256(body).digest()
         return Signed(body + self._curve + self._sign(digest), digest)
+
+
+def actions_of(raw: bytes) -> tuple[Action, ...]:
+    """The actions in signed bytes of ours, of either version."""
+    reader = Reader(raw, "raw")
+    first = reader.u8()
+    versioned = first == _VERSION  # else it is the length of the signer's name, which has at least two letters
+    reader = Reader(raw[1:] if versioned else raw, "raw")
+    reader.string()
+    curve = reader.u8()
+    if curve not in PUBLIC_KEY_SIZES:
+        raise reader.wrong(f"key type {curve} is not supported")
+    reader.take(PUBLIC_KEY_SIZES[curve])
+    indexed = versioned and reader.u8() == 1
+    reader.u64()
+    if indexed:
+        reader.u16()
+    reader.string()
+    reader.take(32)
+    return read_actions(reader)
 
 
 def delegate_digest(delegate: DelegateAction) -> bytes:

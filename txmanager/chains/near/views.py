@@ -23,6 +23,14 @@ class BlockHead:
     prev_hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class AccountView:
+    amount: int
+    locked: int
+    used_bytes: int
+    height: int
+
+
 def mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise BadAnswer(f"{what} is not an object")
@@ -118,7 +126,7 @@ async def view_lane(ask: Ask, lane: LaneId, block: Mapping[str, Any]) -> KeyView
     return KeyView(own, key.height, key.block_hash, key.permission, key.allowance, key.gas_balance)
 
 
-async def view_balance(ask: Ask, account_id: str) -> int | None:
+async def view_account(ask: Ask, account_id: str) -> AccountView | None:
     params = {"request_type": "view_account", "account_id": account_id, "finality": "final"}
     try:
         answer = mapping(await ask("query", params), "an account")
@@ -126,7 +134,12 @@ async def view_balance(ask: Ask, account_id: str) -> int | None:
         if error.cause == "UNKNOWN_ACCOUNT":
             return None
         raise
-    return number(answer.get("amount"), "an account's amount")
+    return AccountView(
+        number(answer.get("amount"), "an account's amount"),
+        number(answer.get("locked", 0), "what an account has locked"),
+        number(answer.get("storage_usage", 0), "an account's storage_usage"),
+        number(answer.get("block_height", 0), "block_height"),
+    )
 
 
 async def list_keys(ask: Ask, account_id: str) -> dict[str, Mapping[str, Any]]:

@@ -1,0 +1,109 @@
+"""What a transaction may take at worst, before any refund: the balance a node wants to see before it lets it in.
+
+Gas is bought ahead at the network's purchase price, which is ten times the price it burns at on today's mainnet, and
+what is not burnt comes back later. The fees below are the protocol's, sending and running together, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from txmanager.chains.near.actions import (
+    Action,
+    AddKey,
+    CreateAccount,
+    DeleteAccount,
+    DeleteKey,
+    DeployContract,
+    FunctionCall,
+    SignedDelegate,
+    Stake,
+    Transfer,
+    TransferToGasKey,
+    WithdrawFromGasKey,
+)
+from txmanager.chains.near.limits import attached_deposit
+from txmanager.chains.near.policy import KeyView
+from txmanager.chains.near.views import AccountView
+from txmanager.core.funds import Cost, Funds, Purse
+
+GGAS = 10**9
+PURCHASE_PRICE = 10**9
+"""yoctoNEAR per unit of gas where nobody says: `min_gas_purchase_price` of mainnet."""
+CREATION_CHARGE = 7 * 10**21
+"""What a new account costs beside gas."""
+STORAGE_PRICE = 10**19
+"""yoctoNEAR that stay locked for each byte an account uses."""
+FREE_BYTES = 770
+"""An account this small needs no balance."""
+
+_RECEIPT = 217 * GGAS
+_FLAT: Mapping[type, int] = {
+    CreateAccount: 7_700 * GGAS,
+    DeployContract: 370 * GGAS,
+    FunctionCall: 980 * GGAS,
+    Transfer: 231 * GGAS,
+    Stake: 245 * GGAS,
+    AddKey: 205 * GGAS,
+    DeleteKey: 190 * GGAS,
+    DeleteAccount: 295 * GGAS,
+    TransferToGasKey: 231 * GGAS,
+    WithdrawFromGasKey: 231 * GGAS,
+    SignedDelegate: 400 * GGAS,
+}
+_CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 4_000_000, 10 * GGAS
+
+
+def worst_cost(actions: Sequence[Action], price: int) -> Cost:
+    charge = sum([CREATION_CHARGE for action in actions if type(action) is CreateAccount])
+    return Cost(prepaid_gas(actions) * price + charge, attached_deposit(actions))
+
+
+def prepaid_gas(actions: Sequence[Action]) -> int:
+    """Fees and attached gas of a receipt with these actions."""
+    gas = _RECEIPT
+    for action in actions:
+        gas += _FLAT[type(action)]
+        match action:
+            case FunctionCall():
+                gas += action.gas + (len(action.args) + len(action.method_name)) * _CALL_BYTE
+            case DeployContract():
+                gas += len(action.code) * _DEPLOY_BYTE
+            case AddKey():
+                names = action.permission.method_names if action.permission is not None else ()
+                gas += sum(len(name) + 1 for name in names) * _KEY_BYTE + (action.num_nonces or 0) * _KEY_NONCE
+            case SignedDelegate():
+                gas += prepaid_gas(action.delegate.actions)
+    return gas
+
+
+def stake_for_storage(used_bytes: int, locked: int) -> int:
+    """What an account cannot spend because its storage is paid with it; staked tokens pay for storage, too."""
+    return max(0, used_bytes * STORAGE_PRICE - locked) if used_bytes > FREE_BYTES else 0
+
+
+def read_funds(key: KeyView, account: AccountView | None) -> Funds | None:
+    """A gas key pays fees from its own balance; an allowance and the account pay together."""
+    if account is None:
+        return None
+    free = max(0, account.amount - stake_for_storage(account.used_bytes, account.locked))
+    purses = [Purse("account", free, fees=key.gas_balance is None)]
+    if key.gas_balance is not None:
+        purses.append(Purse("gas_key", key.gas_balance, deposits=False))
+    elif key.allowance is not None:
+        purses.append(Purse("allowance", key.allowance, deposits=False))
+    return Funds(tuple(purses), account.height)
+
+
+def purchase_price(config: Mapping[str, Any]) -> int:
+    """What a unit of gas is bought for, as the protocol's configuration tells it; before there was a price to buy at,
+    it was bought at the price it burns at."""
+    runtime = config.get("runtime_config")
+    told = (config, runtime if isinstance(runtime, Mapping) else {})
+    for name in ("min_gas_purchase_price", "min_gas_price"):
+        for part in told:
+            price = str(part.get(name, ""))
+            if price.isascii() and price.isdigit() and len(price) <= 39:
+                return int(price)
+    return PURCHASE_PRICE
