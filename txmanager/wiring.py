@@ -216,7 +216,8 @@ def build_targets(settings: Settings) -> tuple[list[Target], Callable[[], None]]
             poster = Poster(reveal(f"{where}.url", webhook.url), webhook.timeout_s)
             secret = reveal(f"{where}.secret", webhook.secret).encode()
             posters.append(poster)
-            targets.append(Target(name, webhook.name, poster, secret, webhook.statuses, webhook.retry_for_s))
+            told = (webhook.statuses, webhook.retry_for_s, webhook.tenants)
+            targets.append(Target(name, webhook.name, poster, secret, *told))
 
     def close() -> None:
         for poster in posters:

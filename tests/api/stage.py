@@ -42,6 +42,7 @@ TOKENS: dict[str, dict[str, Any]] = {
     "reader": {"scopes": ["read"]},
     "writer": {"scopes": ["submit"]},
     "other": {"scopes": ["submit", "read", "operate"], "tenant": "other"},
+    "ops": {"scopes": ["read", "operate"], "tenant": "*"},
     "slow": {"scopes": ["submit", "read"], "limits": {"per_second": 0.5, "burst": 2}},
     "narrow": {
         "scopes": ["submit", "read"],

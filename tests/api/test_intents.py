@@ -179,7 +179,7 @@ def test_tenants_do_not_see_each_others_keys(stage: Stage, key: str):
 
 def steer_all(stage: Stage, verb: str) -> None:
     for lane in stage.get("/v1/lanes?pool=main").json()["lanes"]:
-        moved = stage.client.post(f"/v1/lanes/{quote(lane['lane'])}/{verb}")
+        moved = stage.client.post(f"/v1/lanes/{quote(lane['lane'])}/{verb}", headers=bearer("ops"))
         assert moved.json()["state"] == {"pause": "paused", "resume": "active"}[verb]
 
 
@@ -220,7 +220,7 @@ def test_lanes_are_listed_read_and_steered(stage: Stage):
     assert one["pool"] == "main"
     assert stage.get("/v1/lanes/near:x:y:ed25519:z").status_code == 404
     assert stage.get("/v1/lanes/no-lane").status_code == 422
-    refused = stage.client.post(f"/v1/lanes/{one['lane']}/close")
+    refused = stage.client.post(f"/v1/lanes/{one['lane']}/close", headers=bearer("ops"))
     assert (refused.status_code, refused.json()["code"]) == (409, "not_allowed"), "an active lane is drained first"
 
 

@@ -572,4 +572,10 @@ WATCHERS = [
     Guard("fill", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
 ]
 
-GUARDS = [*HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *WATCHERS]
+AUDIT = [
+    Guard("note", "redis.call('SREM', KEYS[2], '')", "", _full("operators_act")),
+    Guard("note", "'MAXLEN', ARGV[2], ", "", "refused_calls_never_push_out_what_was_done"),
+    Guard("note", "redis.call('SADD', KEYS[2], ARGV[1])", "", "audit_of_one_tenant_shows_nothing_of_another"),
+]
+
+GUARDS = [*AUDIT, *HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *WATCHERS]

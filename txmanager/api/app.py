@@ -10,7 +10,8 @@ import structlog
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from txmanager.api.auth import Gate, Scope
+from txmanager.api.audit import Auditor
+from txmanager.api.auth import Gate, Right
 from txmanager.api.bodies import Gone, Receive
 from txmanager.api.docs_page import render
 from txmanager.api.endpoint import Asgi, Call, Common, Endpoint, Handler, Reply, Send, problem_reply
@@ -108,16 +109,18 @@ def build_app(
     intents = Intents(manager, acceptor, kinds, pools, told, metrics)
     hub = EventHub(manager.ledger)
     streams = Streams(hub, intents, metrics, told.max_streams)
-    common = Common(told, gate, metrics, structlog.get_logger("api"))
+    audit = Auditor(manager.ledger, told.ledger_timeout_s)
+    common = Common(told, gate, metrics, audit, structlog.get_logger("api"))
     nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}
     health = Health(manager.ledger, served, probes or {}, metrics, gate, told.ledger_timeout_s)
     document = build_document(kinds, TYPED, told.max_wait_s)
-    table: dict[str, dict[str, tuple[Handler, Scope | None]]] = {
+    table: dict[str, dict[str, tuple[Handler, Right | None]]] = {
         **_intent_routes(intents, streams, kinds),
         **_lane_routes(Lanes(manager, intents), manager),
         **_nonce_routes(NonceRoutes(manager, nonces, intents, metrics, told.max_wait_s)),
         **_letter_routes(Letters(mailbox, intents)),
+        "/v1/audit": {"GET": (audit.list, "operate")},
         "/healthz": {"GET": (health.healthz, None)},
         "/readyz": {"GET": (health.readyz, None)},
         "/metrics": {"GET": (health.metrics, None)},
@@ -132,7 +135,7 @@ def build_app(
     return Api(app.router, intents, streams, hub, metrics, hosts)
 
 
-Routes = dict[str, dict[str, tuple[Handler, Scope | None]]]
+Routes = dict[str, dict[str, tuple[Handler, Right | None]]]
 
 
 def _intent_routes(intents: Intents, streams: Streams, kinds: Mapping[str, Kind]) -> Routes:
@@ -148,7 +151,7 @@ def _intent_routes(intents: Intents, streams: Streams, kinds: Mapping[str, Kind]
         one: {"GET": (intents.get, "read")},
         f"{one}/events": {"GET": (streams.intent, "read")},
         "/v1/pools/{pool}/events": {"GET": (streams.pool, "read")},
-        f"{one}/cancel": {"POST": (intents.cancel, "operate")},
+        f"{one}/cancel": {"POST": (intents.cancel, "cancel")},
         f"{one}/resolve": {"POST": (intents.resolve, "operate")},
     }
 
@@ -158,11 +161,11 @@ def _lane_routes(lanes: Lanes, manager: TxManager) -> Routes:
     return {
         "/v1/lanes": {"GET": (lanes.list, "read")},
         one: {"GET": (lanes.get, "read")},
-        f"{one}/pause": {"POST": (lanes.pause, "operate")},
-        f"{one}/resume": {"POST": (lanes.verb(manager.resume), "operate")},
-        f"{one}/drain": {"POST": (lanes.verb(manager.drain), "operate")},
-        f"{one}/close": {"POST": (lanes.verb(manager.close_lane), "operate")},
-        f"{one}/rebaseline": {"POST": (lanes.verb(manager.rebaseline), "operate")},
+        f"{one}/pause": {"POST": (lanes.pause, "steer")},
+        f"{one}/resume": {"POST": (lanes.verb(manager.resume), "steer")},
+        f"{one}/drain": {"POST": (lanes.verb(manager.drain), "steer")},
+        f"{one}/close": {"POST": (lanes.verb(manager.close_lane), "steer")},
+        f"{one}/rebaseline": {"POST": (lanes.verb(manager.rebaseline), "steer")},
     }
 
 

@@ -18,11 +18,17 @@ from typing import Literal
 import structlog
 
 from txmanager.api.problems import Forbidden, QuotaUsed, Unauthorized
+from txmanager.core.audit import ALL_TENANTS
+from txmanager.core.errors import InvalidInput
 from txmanager.core.kinds import Reading
+from txmanager.core.models import check_name
 from txmanager.settings import TokenLimits, TokenSettings
 
 Scope = Literal["submit", "read", "operate"]
 SCOPES: frozenset[Scope] = frozenset({"submit", "read", "operate"})
+Right = Literal["submit", "read", "operate", "cancel", "steer"]
+"""What a route needs: a scope, or one of the two rights that follow from scopes. `cancel` is for whoever may submit or
+operate. `steer` moves what all tenants share: `operate`, and `tenant = "*"` once there are several."""
 _BAD_BURST, _BAD_PER_S = 20, 1.0
 _ADDRESSES = 10_000
 _HOW = "send the header Authorization: Bearer with a token (or Basic, with the token as password)"
@@ -57,10 +63,55 @@ class Caller:
     scopes: frozenset[Scope] = SCOPES
     limits: TokenLimits = field(default_factory=TokenLimits)
     bucket: Bucket | None = None
+    tenants: frozenset[str] = frozenset()
+    """All that the configuration's tokens belong to, `*` left out."""
 
-    def need(self, scope: Scope) -> None:
-        if scope not in self.scopes:
-            raise Forbidden(f"token {self.name!r} lacks the scope {scope!r}", field="Authorization")
+    @property
+    def operates(self) -> bool:
+        return "operate" in self.scopes
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is hidden from it: it is of all tenants, or there is only one."""
+        return self.tenant == ALL_TENANTS or len(self.tenants) <= 1
+
+    def need(self, right: Right) -> None:
+        wanted: tuple[Scope, ...] = ("submit", "operate") if right == "cancel" else ()
+        if right != "cancel":
+            wanted = ("operate",) if right == "steer" else (right,)
+        if not self.scopes & set(wanted):
+            names = " or ".join(repr(scope) for scope in wanted)
+            raise Forbidden(f"token {self.name!r} lacks the scope {names}", field="Authorization")
+        if right == "steer" and not self.whole:
+            raise Forbidden(
+                f'token {self.name!r} is of one tenant, and lanes serve several; use one with tenant = "*"',
+                field="Authorization",
+            )
+
+    def submits_for(self, named: str | None) -> str:
+        """As `tenant_for`; and a tenant that no token is of could never read what was accepted for it."""
+        tenant = self.tenant_for(named)
+        if self.tenants and tenant not in self.tenants:
+            raise InvalidInput("tenant", f"no token is of {tenant!r}; there are {', '.join(sorted(self.tenants))}")
+        return tenant
+
+    def tenant_for(self, named: str | None) -> str:
+        """Whose intents a request is about: the token's own tenant's; with `*`, those that the request names."""
+        if self.tenant != ALL_TENANTS:
+            if named not in (None, self.tenant):
+                raise Forbidden(f"token {self.name!r} may not act for another tenant", field="tenant")
+            return self.tenant
+        if named is not None:
+            return check_name("tenant", named)
+        if len(self.tenants) > 1:
+            raise InvalidInput(
+                "tenant", f"is required with this token: ?tenant= one of {', '.join(sorted(self.tenants))}"
+            )
+        return next(iter(self.tenants), "default")
+
+    def sees(self, tenant: str | None) -> bool:
+        """Whether something of that tenant is shown to it; None is something whose tenant nobody noted."""
+        return self.whole or tenant == self.tenant
 
     def charge(self) -> None:
         if self.bucket is not None and (wait_s := self.bucket.take()):
@@ -122,8 +173,9 @@ def _token(header: bytes) -> bytes:
 class Gate:
     def __init__(self, tokens: Sequence[TokenSettings], now: Callable[[], float] = monotonic) -> None:
         self._now = now
+        self._tenants = frozenset(token.tenant for token in tokens) - {ALL_TENANTS}
         self._known = [(bytes.fromhex(token.sha256), self._caller(token)) for token in tokens]
-        self._local = Caller()
+        self._local = Caller(tenant=ALL_TENANTS)
         self._bad: OrderedDict[str, Bucket] = OrderedDict()
         self._log = structlog.get_logger("api")
         self.refusals = 0
@@ -133,7 +185,7 @@ class Gate:
         bucket = None
         if limits.per_second is not None:
             bucket = Bucket(limits.per_second, limits.burst or limits.per_second, self._now)
-        return Caller(token.name, token.tenant, token.scopes, limits, bucket)
+        return Caller(token.name, token.tenant, token.scopes, limits, bucket, self._tenants)
 
     def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
         if not self._known:

@@ -17,10 +17,10 @@ import orjson
 import structlog
 
 from txmanager.api import bodies
-from txmanager.api.auth import Caller, Gate, Scope
+from txmanager.api.auth import Caller, Gate, Right
 from txmanager.api.bodies import Gone, Receive
 from txmanager.api.metrics import ApiMetrics
-from txmanager.api.problems import WrongMethod, encoded
+from txmanager.api.problems import Forbidden, WrongMethod, encoded
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.settings import ApiSettings
 
@@ -48,6 +48,11 @@ class Call:
             text = self.scope["query_string"].decode("latin-1")
             self._query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100)) if text else {}
         return self._query
+
+    @property
+    def tenant(self) -> str:
+        """Whose intents it is about: the token's tenant, or with `tenant = "*"` the one that `?tenant=` names."""
+        return self.caller.tenant_for(self.query.get("tenant"))
 
     def path(self, name: str) -> str:
         """A part of the path as it was meant: routes are matched before percent signs are resolved."""
@@ -101,6 +106,13 @@ def problem_reply(error: TxManagerError) -> Reply:
 Handler = Callable[[Call], Awaitable[Answering]]
 
 
+class Audit(Protocol):
+    async def note(self, call: Call, route: str, right: Right, refused: str = "") -> None: ...
+
+
+_AUDITED: frozenset[Right] = frozenset({"operate", "steer", "cancel"})
+
+
 @dataclass(frozen=True, slots=True)
 class Common:
     """What every endpoint shares."""
@@ -108,13 +120,14 @@ class Common:
     settings: ApiSettings
     gate: Gate
     metrics: ApiMetrics
+    audit: Audit
     log: structlog.typing.FilteringBoundLogger
 
 
 class Endpoint:
     """An ASGI application for one path: a handler per method."""
 
-    def __init__(self, common: Common, name: str, **handlers: tuple[Handler, Scope | None]) -> None:
+    def __init__(self, common: Common, name: str, **handlers: tuple[Handler, Right | None]) -> None:
         self._common = common
         self._name = name
         self._handlers = handlers
@@ -144,19 +157,26 @@ class Endpoint:
         found = self._handlers.get(method)
         if found is None:
             raise WrongMethod(f"{method} is not possible here")
-        handler, needed = found
+        handler, right = found
         common = self._common
-        if needed is None:
+        if right is None:
             return Call(scope, headers, _NOBODY, receive), handler
         client = scope.get("client")
         caller = common.gate.admit(headers, client[0] if client else "")
-        caller.need(needed)
-        if needed == "submit":
-            caller.charge()
         call = Call(scope, headers, caller, receive)
+        try:
+            caller.need(right)
+        except Forbidden as error:
+            if right in _AUDITED:
+                await common.audit.note(call, self._name, right, error.code)
+            raise
+        if right == "submit" or (right == "cancel" and not caller.operates):
+            caller.charge()
         if method == "POST":
             settings = common.settings
             call.body = await bodies.read_body(headers, receive, settings.max_body_bytes, settings.body_timeout_s)
+        if right in _AUDITED:
+            await common.audit.note(call, self._name, right)
         return call, handler
 
     def _refused(self, error: TxManagerError) -> Reply:

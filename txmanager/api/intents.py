@@ -155,6 +155,7 @@ class Intents:
     ) -> tuple[Intent, IntentId | None]:
         """The intent to submit, and the caller's own key where it becomes an alias."""
         pool = self.pool_of(caller, told.get("pool"))
+        tenant = caller.submits_for(call.query.get("tenant"))
         metadata = told.get("metadata") or {}
         if metadata and len(str(metadata)) > _MAX_METADATA:
             raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
@@ -172,7 +173,7 @@ class Intents:
             pool=pool,
             kind=kind.name,
             payload=reading.payload,
-            tenant=caller.tenant,
+            tenant=tenant,
             partition_key=told.get("partition_key"),
             max_age_s=told.get("max_age_s"),
             metadata=metadata,
@@ -180,7 +181,7 @@ class Intents:
         if not exclusive:
             return intent, None
         intent = replace(intent, fingerprint=fingerprint(kind.name, reading.identity))
-        own = intent_id(key, pool, caller.tenant)
+        own = intent_id(key, pool, tenant)
         return intent, own if own != intent.id else None
 
     @staticmethod
@@ -227,8 +228,9 @@ class Intents:
         key, caller, named = call.path("key"), call.caller, call.query.get("pool")
         if named is not None or not self._pools:
             pool = self.pool_of(caller, named)
-            return await self.within(self._manager.get(pool, key, caller.tenant))
-        ids = [intent_id(key, pool, caller.tenant) for pool in sorted(self._pools) if caller.may_use_pool(pool)]
+            return await self.within(self._manager.get(pool, key, call.tenant))
+        tenant = call.tenant
+        ids = [intent_id(key, pool, tenant) for pool in sorted(self._pools) if caller.may_use_pool(pool)]
         if not ids:
             raise Forbidden(f"token {caller.name!r} may use none of the pools", field="pool")
         found = [r for r in await self.within(asyncio.gather(*map(self._manager.ledger.read, ids))) if r is not None]

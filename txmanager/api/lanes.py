@@ -32,11 +32,11 @@ class Lanes:
         if pool is not None:
             pool = self._intents.pool_of(call.caller, pool)
         lanes = await self._intents.within(self._manager.ledger.lanes(pool))
-        shown = [lane_json(lane) for lane in lanes if call.caller.may_use_pool(lane.spec.pool)]
+        shown = [lane_json(lane, whole=call.caller.whole) for lane in lanes if call.caller.may_use_pool(lane.spec.pool)]
         return json_reply({"lanes": sorted(shown, key=lambda lane: str(lane["lane"]))})
 
     async def get(self, call: Call) -> Reply:
-        return json_reply(lane_json(await self._find(call)))
+        return json_reply(lane_json(await self._find(call), whole=call.caller.whole))
 
     async def pause(self, call: Call) -> Reply:
         reason = ""

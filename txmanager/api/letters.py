@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -44,13 +45,17 @@ class Letters:
         self._intents = intents
 
     async def list(self, call: Call) -> Reply:
-        letters = await self._intents.within(self._mailbox.dead())
-        return json_reply({"dead": [letter_json(x) for x in letters if call.caller.may_use_pool(x.pool)]})
+        return json_reply({"dead": [letter_json(letter) for letter in await self._visible(call)]})
+
+    async def _visible(self, call: Call) -> Sequence[DeadLetter]:
+        """Of the token's pools and tenant. One that an older release wrote names no tenant: only those who see all
+        tenants see it."""
+        caller, letters = call.caller, await self._intents.within(self._mailbox.dead())
+        return [x for x in letters if caller.may_use_pool(x.pool) and caller.sees(x.event.get("tenant"))]
 
     async def retry(self, call: Call) -> Reply:
         id = call.path("id")
-        known = [x for x in await self._intents.within(self._mailbox.dead()) if call.caller.may_use_pool(x.pool)]
-        if not any(letter.id == id for letter in known):
+        if not any(letter.id == id for letter in await self._visible(call)):
             raise NotFound(f"no dead letter {id[:200]!r}")
         letter = await self._intents.within(self._mailbox.revive(id))
         if letter is None:

@@ -108,15 +108,15 @@ class NonceRoutes:
         caller.check_reading(Reading({}, receivers, given.value))
         token = told.get("reservation") or told.get("lockId")
         if token is None:
-            return self._sent(place, await self._known(place, given, caller), replayed=True)
-        submitted = await self._nonces.send(place, given, token, caller.tenant, metadata)
+            return self._sent(place, await self._known(place, given, call.tenant), replayed=True)
+        submitted = await self._nonces.send(place, given, token, caller.submits_for(call.query.get("tenant")), metadata)
         counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
         counter.labels(RAW_KIND).inc()
         return self._sent(place, submitted.record, replayed=submitted.replayed)
 
-    async def _known(self, place: Place, given: Given, caller: Caller) -> Record:
+    async def _known(self, place: Place, given: Given, tenant: str) -> Record:
         """Bytes that were accepted before need no reservation to be asked about."""
-        id = intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, caller.tenant)
+        id = intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant)
         record = await self._nonces.within(self._manager.ledger.read(id))
         if record is None:
             raise InvalidInput("reservation", "is required: POST /evm/address/nonce gives one with the number")

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
+from txmanager.api.audit import AuditView
 from txmanager.api.intents import Envelope, ResolveRequest
 from txmanager.api.lanes import PauseRequest
 from txmanager.api.letters import LetterView
@@ -54,6 +55,11 @@ class DeadList(BaseModel):
     dead: list[LetterView]
 
 
+class AuditList(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    audit: list[AuditView]
+
+
 class Check(BaseModel):
     ok: bool
     reason: str | None = None
@@ -78,6 +84,8 @@ _MODELS: tuple[type[BaseModel], ...] = (
     LaneList,
     LetterView,
     DeadList,
+    AuditView,
+    AuditList,
     Problem,
     Readiness,
     Alive,
@@ -189,6 +197,12 @@ def _wait(max_wait_s: float) -> Schema:
 
 
 _POOL = _parameter("pool", "query", {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"}, "Its pool.")
+_TENANT = _parameter(
+    "tenant",
+    "query",
+    {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"},
+    'Whose intent; for tokens with tenant = "*", and needed there once there are several.',
+)
 _INTENT = _parameter("key", "path", {"type": "string", "pattern": _KEY}, "Its idempotency key.", required=True)
 _LANE = _parameter("lane", "path", {"type": "string", "minLength": 1, "maxLength": 255}, "Its id.", required=True)
 _LAST = _parameter("Last-Event-ID", "header", {"type": "string"}, "Go on after this id.")
@@ -238,7 +252,7 @@ def _submit(id: str, words: str, request: str, max_wait_s: float) -> Schema:
         "(accounts, recoveries, delegates)."
     )
     key = _parameter("Idempotency-Key", "header", {"type": "string", "pattern": _KEY}, words_for_key)
-    operation = _operation(id, words, "submit", answers, [key, _wait(max_wait_s)])
+    operation = _operation(id, words, "submit", answers, [key, _TENANT, _wait(max_wait_s)])
     operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
     return operation
 
@@ -246,11 +260,11 @@ def _submit(id: str, words: str, request: str, max_wait_s: float) -> Schema:
 def _reading(max_wait_s: float) -> Schema:
     record = {"200": _json("RecordView", "The record."), **_problems(*_ALWAYS, 404)}
     changed = {**record, **_problems(409)}
-    get = _operation("getIntent", "Read an intent", "read", record, [_INTENT, _POOL, _wait(max_wait_s)])
+    get = _operation("getIntent", "Read an intent", "read", record, [_INTENT, _POOL, _TENANT, _wait(max_wait_s)])
     stream = {**_STREAM, "204": {"description": "Everything was told already."}, **_problems(*_ALWAYS, 404)}
-    follow = _operation("followIntent", "Follow an intent to its end", "read", stream, [_INTENT, _POOL, _LAST])
-    cancel = _operation("cancelIntent", "Cancel an intent", "operate", changed, [_INTENT, _POOL])
-    resolve = _operation("resolveIntent", "Decide a held intent", "operate", changed, [_INTENT, _POOL])
+    follow = _operation("followIntent", "Follow an intent to its end", "read", stream, [_INTENT, _POOL, _TENANT, _LAST])
+    cancel = _operation("cancelIntent", "Cancel an intent", "submit` or `operate", changed, [_INTENT, _POOL, _TENANT])
+    resolve = _operation("resolveIntent", "Decide a held intent", "operate", changed, [_INTENT, _POOL, _TENANT])
     resolve["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref("ResolveRequest")}}}
     pool = _parameter("pool", "path", {"type": "string", "minLength": 1}, "Its name.", required=True)
     events = {**_STREAM, **_problems(*_ALWAYS, 404)}
@@ -259,7 +273,9 @@ def _reading(max_wait_s: float) -> Schema:
         "/v1/intents/{key}/events": {"get": follow},
         "/v1/intents/{key}/cancel": {"post": cancel},
         "/v1/intents/{key}/resolve": {"post": resolve},
-        "/v1/pools/{pool}/events": {"get": _operation("followPool", "Follow a pool", "read", events, [pool, _LAST])},
+        "/v1/pools/{pool}/events": {
+            "get": _operation("followPool", "Follow a pool", "read", events, [pool, _TENANT, _LAST])
+        },
     }
 
 
@@ -281,6 +297,7 @@ def _lanes() -> Schema:
     }
     for verb, words in _VERBS.items():
         operation = _operation(f"{verb}Lane", words, "operate", {**one, **_problems(409)}, [_LANE])
+        operation["description"] += ' Once the tokens have several tenants, it needs one with tenant = "*".'
         paths[f"/v1/lanes/{{lane}}/{verb}"] = {"post": operation}
     body = {"required": False, "content": {"application/json": {"schema": _ref("PauseRequest")}}}
     paths["/v1/lanes/{lane}/pause"]["post"]["requestBody"] = body
@@ -297,7 +314,10 @@ def _rest() -> Schema:
         "200": _json("Readiness", "Ready, perhaps degraded."),
         "503": _json("Readiness", "Not ready; the checks say why."),
     }
+    entries = {"200": _json("AuditList", "Newest first."), **_problems(*_ALWAYS)}
+    count = _parameter("count", "query", {"type": "integer", "minimum": 1, "maximum": 10_000}, "How many; 100.")
     return {
+        "/v1/audit": {"get": _operation("listAudit", "Who asked for what", "operate", entries, [count, _TENANT])},
         "/v1/webhooks/dead": {"get": _operation("listDead", "List undelivered events", "operate", dead, [])},
         "/v1/webhooks/dead/{id}/retry": {"post": _operation("retryDead", "Deliver again", "operate", again, [letter])},
         "/healthz": {"get": _operation("health", "The process runs", None, {"200": _json("Alive", "It does.")}, [])},

@@ -70,6 +70,7 @@ class EventView(View):
     at: str = Field(json_schema_extra={"format": "date-time"})
     tx_hash: str | None = None
     error: str | None = None
+    tenant: str | None = Field(default=None, description="Told in webhooks, and to those who follow all tenants.")
 
 
 class LaneView(View):
@@ -141,14 +142,18 @@ def _error_json(record: Record) -> Mapping[str, Json] | None:
     return None
 
 
-def lane_json(lane: Lane) -> dict[str, Json]:
+_HIDDEN = 'told to tokens with tenant = "*"'
+
+
+def lane_json(lane: Lane, *, whole: bool = True) -> dict[str, Json]:
+    """`whole`: with the reason and the evidence, which may name intents of any tenant."""
     return {
         "lane": lane.id,
         "pool": lane.spec.pool,
         "state": lane.state.value,
         "keyless": lane.keyless,
-        "reason": lane.reason,
-        "evidence": lane.evidence,
+        "reason": lane.reason if whole or not lane.reason else _HIDDEN,
+        "evidence": lane.evidence if whole else {},
         "owner": lane.owner if lane.lease_ms else "",
         "epoch": lane.epoch,
         "lease_ms": lane.lease_ms,

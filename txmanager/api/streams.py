@@ -20,6 +20,7 @@ from txmanager.api.endpoint import Answering, Call, Reply, Send
 from txmanager.api.intents import Intents
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.problems import TooManyStreams
+from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.models import Event, Record
 from txmanager.runtime.events import EventHub, Place, event_json, lane_mark, place, place_text
@@ -57,7 +58,8 @@ class Streams:
         given = _last_id(call)
         lanes = [r.lane for r in await self._intents.within(self._hub.ledger.routes()) if r.pool == pool]
         places = None if given is None else _unpack(given, lanes)
-        return self._stream(self._pool_events(pool, call.caller.tenant, places))
+        everybody = call.caller.tenant == ALL_TENANTS and "tenant" not in call.query
+        return self._stream(self._pool_events(pool, None if everybody else call.tenant, places))
 
     def _stream(self, chunks: Chunks) -> Stream:
         if self._open >= self._most:
@@ -91,7 +93,7 @@ class Streams:
                     if event.status.final:
                         return
 
-    async def _pool_events(self, pool: str, tenant: str, places: Mapping[str, Place] | None) -> Chunks:
+    async def _pool_events(self, pool: str, tenant: str | None, places: Mapping[str, Place] | None) -> Chunks:
         loop = asyncio.get_running_loop()
         quiet_since = loop.time()
         async with self._hub.pool(pool, places) as follower:
@@ -103,11 +105,11 @@ class Streams:
                 except TxManagerError:
                     events = []
                     await asyncio.sleep(1.0)
-                shown = [event for event in events if event.intent.tenant == tenant]
+                shown = [event for event in events if tenant in (None, event.intent.tenant)]
                 if shown:
                     # one id per page: only behind the whole page is every lane's place known
                     id = _pack(follower.places)
-                    yield b"".join([_chunk(id if e is shown[-1] else "", e) for e in shown])
+                    yield b"".join([_chunk(id if e is shown[-1] else "", e, tenant=tenant is None) for e in shown])
                     quiet_since = loop.time()
                 elif loop.time() - quiet_since >= HEARTBEAT_S:
                     yield b":\n\n"
@@ -158,9 +160,9 @@ class Stream:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
-def _chunk(id: str, event: Event) -> bytes:
+def _chunk(id: str, event: Event, *, tenant: bool = False) -> bytes:
     line = b"id: " + id.encode() + b"\n" if id else b""
-    return line + b"event: intent\ndata: " + orjson.dumps(event_json(event)) + b"\n\n"
+    return line + b"event: intent\ndata: " + orjson.dumps(event_json(event, tenant=tenant)) + b"\n\n"
 
 
 def _as_event(record: Record) -> Event:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from txmanager.core.audit import ALL_TENANTS, AuditEntry
 from txmanager.core.errors import InvalidInput, InvalidSettings, NotFound
 from txmanager.core.models import IntentId, Lane, Record, intent_id
 from txmanager.settings import Settings, load
@@ -72,6 +73,12 @@ def operator() -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):
         return f"operator@{socket.gethostname()}"
+
+
+async def note(manager: TxManager, what: str, on: str, tenant: str = ALL_TENANTS, told: str = "") -> None:
+    """Into the audit, before the command acts; a command that cannot be written down does not act."""
+    entry = AuditEntry(operator(), tenant, f"txmanager {what}", on, origin="cli", told=told)
+    await manager.ledger.note(entry)
 
 
 def confirm(question: str, yes: bool) -> None:

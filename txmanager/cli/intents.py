@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import typer
 
-from txmanager.cli.access import confirm, find_record, operator, with_manager
+from txmanager.cli.access import confirm, find_record, note, operator, with_manager
 from txmanager.cli.options import ConfigFile, Key, Pool, Tenant, Yes
 from txmanager.core.errors import InvalidInput, NotAllowed, TxManagerError, Unavailable
 from txmanager.core.models import Record
@@ -134,7 +134,9 @@ def cancel(key: Key, pool: Pool = None, tenant: Tenant = "default", config: Conf
     """Withdraw an intent. One that is signed is killed by a no-op, if it has not landed by then."""
 
     async def work(manager: TxManager, settings: Settings) -> Record:
-        return await manager.cancel((await find_record(manager, settings, key, pool, tenant)).id)
+        record = await find_record(manager, settings, key, pool, tenant)
+        await note(manager, "cancel", str(record.id), tenant)
+        return await manager.cancel(record.id)
 
     _print(with_manager(config, work))
 
@@ -162,6 +164,9 @@ def resolve(
 
     async def work(manager: TxManager, settings: Settings) -> Record:
         record = await find_record(manager, settings, key, pool, tenant)
+        await note(
+            manager, "resolve", str(record.id), tenant, " ".join([verb, tx_hash or "", "--force" * force]).strip()
+        )
         if record.status.final:
             raise NotAllowed(f"the intent is {record.status}: final, there is nothing to decide")
         return await manager.resolve(record.id, verb, operator(), tx_hash=tx_hash, force=force)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from txmanager.cli.access import confirm, find_lane, with_manager
+from txmanager.cli.access import confirm, find_lane, note, with_manager
 from txmanager.cli.options import AsJson, ConfigFile, Yes
 from txmanager.core.models import Lane
 from txmanager.settings import Settings
@@ -57,38 +57,41 @@ def lanes(
 @app.command()
 def pause(lane: LaneName, reason: Reason = "", config: ConfigFile = None) -> None:
     """Stop signing; what was sent is still followed, new intents still queue."""
-    _move(config, lane, lambda manager, id: manager.pause(id, reason))
+    _move(config, lane, "pause", lambda manager, id: manager.pause(id, reason), reason)
 
 
 @app.command()
 def resume(lane: LaneName, config: ConfigFile = None) -> None:
     """Let a paused, draining or quarantined lane work again."""
-    _move(config, lane, lambda manager, id: manager.resume(id))
+    _move(config, lane, "resume", lambda manager, id: manager.resume(id))
 
 
 @app.command()
 def drain(lane: LaneName, config: ConfigFile = None) -> None:
     """Route nothing new here and work off what is queued; the step before close."""
-    _move(config, lane, lambda manager, id: manager.drain(id))
+    _move(config, lane, "drain", lambda manager, id: manager.drain(id))
 
 
 @app.command()
 def close(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
     """Retire a drained, empty lane for ever: its key can never serve again."""
     confirm(f"A closed lane never opens again. Close {lane}?", yes)
-    _move(config, lane, lambda manager, id: manager.close_lane(id))
+    _move(config, lane, "close", lambda manager, id: manager.close_lane(id))
 
 
 @app.command()
 def rebaseline(lane: LaneName, paused: StayPaused = False, yes: Yes = False, config: ConfigFile = None) -> None:
     """Go on from the chain's nonce: you vouch that nothing of ours is lost (see the runbook)."""
     confirm(f"Use this when you know why the nonces of {lane} differ. Go on from the chain's nonce?", yes)
-    _move(config, lane, lambda manager, id: manager.rebaseline(id, paused=paused))
+    _move(config, lane, "rebaseline", lambda manager, id: manager.rebaseline(id, paused=paused), "--paused" * paused)
 
 
-def _move(config: Path | None, told: str, act: Callable[[TxManager, str], Awaitable[Lane]]) -> None:
+def _move(
+    config: Path | None, name: str, verb: str, act: Callable[[TxManager, str], Awaitable[Lane]], told: str = ""
+) -> None:
     async def work(manager: TxManager, settings: Settings) -> tuple[str, Lane]:
-        before = await find_lane(manager, told)
+        before = await find_lane(manager, name)
+        await note(manager, f"lanes {verb}", before.id, told=told)
         await act(manager, before.id)
         # Read again: the verb's own answer is of the moment before its owner saw it.
         return before.state, await find_lane(manager, before.id)

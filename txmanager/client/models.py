@@ -66,6 +66,8 @@ class Event:
     at: datetime
     tx_hash: str | None = None
     error: str | None = None
+    tenant: str | None = None
+    """Told to those who follow all tenants."""
 
 
 @dataclass(frozen=True, slots=True)

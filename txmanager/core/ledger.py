@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Literal, Protocol
 
 from txmanager.core.alerts import Alert
+from txmanager.core.audit import Audits
 from txmanager.core.models import (
     Attempt,
     Event,
@@ -178,7 +179,7 @@ class Member:
     lanes: frozenset[str]
 
 
-class Ledger(Reservations, Protocol):
+class Ledger(Reservations, Audits, Protocol):
     """What every backend does. Fenced operations raise `Fenced`; a server that is away raises `Unavailable`."""
 
     @property

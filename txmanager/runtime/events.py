@@ -48,8 +48,9 @@ def lane_mark(lane: str) -> str:
     return hashlib.blake2b(lane.encode(), digest_size=6).hexdigest()
 
 
-def event_json(event: Event) -> dict[str, Json]:
-    """An event as SSE and webhooks tell it. Its id is the same each time it is told."""
+def event_json(event: Event, *, tenant: bool = False) -> dict[str, Json]:
+    """An event as SSE and webhooks tell it. Its id is the same each time it is told. Whoever follows several tenants is
+    told which one it is of."""
     told: dict[str, Json] = {
         "id": f"{lane_mark(event.lane)}-{event.id}",
         "idempotency_key": event.intent.key,
@@ -58,6 +59,8 @@ def event_json(event: Event) -> dict[str, Json]:
         "status": event.status.value,
         "at": instant(event.at),
     }
+    if tenant:
+        told["tenant"] = event.intent.tenant
     if event.tx_hash is not None:
         told["tx_hash"] = event.tx_hash
     if event.error is not None:

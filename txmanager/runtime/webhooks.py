@@ -47,6 +47,11 @@ class Target:
     secret: bytes
     statuses: frozenset[Status]
     retry_for_s: float = 3600.0
+    tenants: frozenset[str] | None = None
+    """Whose events it gets; None for everybody's."""
+
+    def wants(self, event: Event) -> bool:
+        return event.status in self.statuses and (self.tenants is None or event.intent.tenant in self.tenants)
 
     @property
     def id(self) -> str:
@@ -113,7 +118,7 @@ class Webhooks:
             events = await self._ledger.events(route.lane, places.get(route.lane, "0-0"), _PAGE)
             if events:
                 worked = True
-                await self._deliver_page(target, [e for e in events if e.status in target.statuses])
+                await self._deliver_page(target, [e for e in events if target.wants(e)])
                 if self._stopping.is_set():
                     return True
                 await self._mailbox.advance(target.id, route.lane, events[-1].id)
@@ -154,7 +159,7 @@ class Webhooks:
 
     async def _deliver(self, target: Target, event: Event) -> None:
         """Until it is taken, or for `retry_for_s` of the event's life; a stop leaves it to the next deliverer."""
-        body = event_json(event)
+        body = event_json(event, tenant=True)
         until = event.at + int(target.retry_for_s * 1000)
         tries, pause_s = 0, _PAUSE_S
         while not self._stopping.is_set():

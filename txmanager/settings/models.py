@@ -185,6 +185,8 @@ class WebhookSettings(Part):
     )
     retry_for_s: float = Field(default=3600.0, ge=0)
     timeout_s: float = Field(default=10.0, gt=0, le=60)
+    tenants: Names | None = None
+    """Whose events are posted here; without it everybody's."""
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
         if isinstance(self.url, Url) and self.url.scheme not in ("http", "https"):
@@ -305,7 +307,8 @@ class TokenSettings(Part):
         pattern=r"^[0-9a-f]{64}$", repr=False
     )
     scopes: Annotated[frozenset[Scope], PlainSerializer(sorted)] = Field(min_length=1)
-    tenant: Name = "default"
+    tenant: Name | Literal["*"] = "default"
+    """`*` acts on every tenant, and sees all of them."""
     limits: TokenLimits = TokenLimits()
 
 

@@ -17,6 +17,7 @@ from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from tests.waiting import until
 from txmanager.core.alerts import Alert
+from txmanager.core.audit import AuditEntry
 from txmanager.core.errors import LaneClosed, MemoryFull
 from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
@@ -166,6 +167,11 @@ def under_full_memory(step: Callable[[Stage], Awaitable[Callable[[], Awaitable[o
 
     check.__name__ = f"full_server_lets_{step.__name__}"
     redis_promise(check)
+
+
+@under_full_memory
+async def operators_act(stage: Stage) -> Callable[[], Awaitable[object]]:
+    return lambda: stage.ledger.note(AuditEntry("alice", "default", "pause"))
 
 
 @under_full_memory

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from txmanager.core.alerts import Alert, Check
+from txmanager.core.audit import ALL_TENANTS, AUDIT_LIMIT, AuditEntry
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import (
     SWEEP_AFTER_MS,
@@ -34,6 +35,7 @@ from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.inputs import check_final, check_numbers, check_retirable, check_sort, check_stop, check_token
 from txmanager.ledger.memory import numbers
+from txmanager.ledger.memory.audit import AuditStore
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
 
@@ -71,6 +73,7 @@ class MemoryLedger:
         self._hop = hop
         self.replication_id = "memory"
         self.homes = Homes()
+        self.audits = AuditStore()
         self.stores: dict[str, LaneStore] = {}
         self._members: dict[str, tuple[Member, int]] = {}
         self._rung: set[str] = set()
@@ -346,6 +349,14 @@ class MemoryLedger:
             self._store(lane).checked = now
 
         await self._step("checked", step)
+
+    # -- who asked for what
+
+    async def note(self, entry: AuditEntry, keep: int = AUDIT_LIMIT) -> AuditEntry:
+        return await self._step("note", lambda now: self.audits.note(entry, keep, now), durable=True)
+
+    async def audit(self, tenant: str = ALL_TENANTS, count: int = 100) -> list[AuditEntry]:
+        return await self._step("audit", lambda _: self.audits.read(tenant, count))
 
     # -- final records
 

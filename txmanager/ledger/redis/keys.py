@@ -76,6 +76,14 @@ class Keys:
     def registry(self) -> str:
         return f"{self.prefix}:{{registry}}:lanes"
 
+    def audit(self, tenant: str, *, refused: bool) -> str:
+        return f"{self.prefix}:{{audit}}:{'refused' if refused else 'acted'}:{tenant}"
+
+    @property
+    def audited(self) -> str:
+        """The tenants that have entries."""
+        return f"{self.prefix}:{{audit}}:tenants"
+
     @property
     def members(self) -> str:
         return f"{self.prefix}:{{members}}:lanes"

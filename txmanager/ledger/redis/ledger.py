@@ -6,6 +6,7 @@ arguments and reads the words; Lua compares and writes. Nothing here decides any
 
 from __future__ import annotations
 
+from txmanager.ledger.redis.audit import AuditLog
 from txmanager.ledger.redis.finals import Finals
 from txmanager.ledger.redis.numbers import Numbers
 from txmanager.ledger.redis.owners import Owners
@@ -14,5 +15,5 @@ from txmanager.ledger.redis.registry import Registry
 from txmanager.ledger.redis.watchers import Watchers
 
 
-class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Registry):
-    """Who accepts, owns and watches, what is handed out, what stays, what is published: one backend, six nouns."""
+class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Registry, AuditLog):
+    """Who accepts, owns and watches, what is handed out, what stays, what is published, who asked: one backend."""
