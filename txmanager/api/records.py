@@ -152,7 +152,7 @@ def lane_json(lane: Lane, *, whole: bool = True) -> dict[str, Json]:
         "pool": lane.spec.pool,
         "state": lane.state.value,
         "keyless": lane.keyless,
-        "reason": lane.reason if whole or not lane.reason else _HIDDEN,
+        "reason": lane.reason if whole or not lane.reason else str(lane.cause or _HIDDEN),
         "evidence": lane.evidence if whole else {},
         "owner": lane.owner if lane.lease_ms else "",
         "epoch": lane.epoch,
