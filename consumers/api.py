@@ -15,7 +15,7 @@ from txmanager.api.server import ApiServer
 from txmanager.core.errors import InvalidSettings
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_desks, build_probes, open_ledger
+from txmanager.wiring import build_desks, build_probes, open_ledger, open_seals
 
 
 async def serve(settings: Settings) -> None:
@@ -26,7 +26,9 @@ async def serve(settings: Settings) -> None:
     ledger = await open_ledger(settings)
     probes, close_probes = build_probes(settings)
     desks, close_desks = build_desks(settings)
-    server = ApiServer(build_app(TxManager(ledger), settings, probes=probes, desks=desks), settings.api)
+    server = ApiServer(
+        build_app(TxManager(ledger, seals=open_seals(settings)), settings, probes=probes, desks=desks), settings.api
+    )
 
     def listening() -> None:
         print(json.dumps({"url": f"http://{settings.api.host}:{server.port}"}), flush=True)

@@ -12,14 +12,21 @@ import sys
 from consumers.process import on_stop, run, serve_metrics
 from txmanager.runtime.worker import Worker
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_discovery, build_services, open_ledger, timing
+from txmanager.wiring import build_discovery, build_services, open_ledger, open_seals, timing
 
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
     services, chains = build_services(settings)
     ledger = await open_ledger(settings)
     discover = build_discovery(settings, chains)
-    worker = Worker(ledger, services, name=settings.worker.name, timing=timing(settings), discover=discover)
+    worker = Worker(
+        ledger,
+        services,
+        name=settings.worker.name,
+        timing=timing(settings),
+        discover=discover,
+        seals=open_seals(settings),
+    )
     serve_metrics(settings.worker.metrics_host, metrics_port or settings.worker.metrics_port, worker.metrics.registry)
     on_stop(worker.stop)
     try:

@@ -26,6 +26,7 @@ from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger, Route
 from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Json, LaneSpec
+from txmanager.core.seal import Seals
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.mailbox import MemoryMailbox
 from txmanager.ledger.redis import RedisLedger
@@ -37,6 +38,7 @@ from txmanager.runtime.funding import TopUps
 from txmanager.runtime.monitor import Watched
 from txmanager.runtime.nonces import Desk, KeylessPool
 from txmanager.runtime.producer import Producer
+from txmanager.runtime.sealing import make_seals
 from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
@@ -66,6 +68,12 @@ async def open_ledger(settings: Settings) -> Ledger:
     )
     await opened.start()
     return opened
+
+
+def open_seals(settings: Settings) -> Seals | None:
+    """What seals intents and checks them, where the configuration names secrets for that."""
+    secrets = settings.ledger.reveal_seal()
+    return make_seals(secrets, settings.ledger.seal_mode) if secrets else None
 
 
 def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]:
@@ -292,7 +300,8 @@ def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched
         top_ups = None
         if wanted is not None and wanted.top_up is not None and wanted.top_up_pool is not None:
             every_ms = int(wanted.top_up_every_s * 1000)
-            top_ups = TopUps(ledger, Producer(ledger), wanted.top_up_pool, wanted.top_up, every_ms)
+            producer = Producer(ledger, seals=open_seals(settings))
+            top_ups = TopUps(ledger, producer, wanted.top_up_pool, wanted.top_up, every_ms)
         readers.append(reader)
         watched[f"evm:{network.chain_id}"] = Watched(name, reader, limits, top_ups)
 

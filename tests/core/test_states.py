@@ -21,9 +21,9 @@ from txmanager.core.states import (
 )
 
 SPECIFIED = {
-    "queued": "inflight failed cancelled",
+    "queued": "inflight failed cancelled held",
     "inflight": "done failed cancelled held",
-    "held": "done failed cancelled inflight",
+    "held": "done failed cancelled inflight queued",
     "done": "",
     "failed": "",
     "cancelled": "",
@@ -49,8 +49,7 @@ def test_every_state_can_reach_a_final_one():
         assert TRANSITIONS[status] & FINAL
 
 
-def test_a_queued_intent_is_never_held():
-    assert not legal(Status.QUEUED, Status.HELD)
+def test_a_queued_intent_is_never_done():
     assert not legal(Status.QUEUED, Status.DONE)
 
 

@@ -267,11 +267,11 @@ ATTEMPTS = [
     ),
     Guard(
         "record_attempts",
-        "elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace') then",
+        "elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace' or record['p']) then",
         "elseif false then",
         "queued_entry_gets_only_a_first_attempt",
     ),
-    Guard("record_attempts", " or write.purpose == 'replace') then", ") then", "held_intent_is_not_replaced"),
+    Guard("record_attempts", " or write.purpose == 'replace' or", " or", "held_intent_is_not_replaced"),
     Guard(
         "record_attempts",
         "if write.purpose == 'resign' and alive then",
@@ -439,9 +439,7 @@ ENDS = [
     ),
     Guard("cancel", "record[1] == 'retired' or ", "", "cancel_script_finds_only_the_life_it_was_read_with"),
     Guard("cancel", " or record[2] ~= ARGV[2] then", " then", "cancel_script_finds_only_the_life_it_was_read_with"),
-    Guard(
-        "cancel", "if record[1] == 'queued' then", "if true then", "cancel_of_an_inflight_intent_asks_its_owner_once"
-    ),
+    Guard("cancel", "if unsigned then", "if true then", "cancel_of_an_inflight_intent_asks_its_owner_once"),
     Guard(
         "cancel",
         "if record[1] ~= 'inflight' and record[1] ~= 'held' then return {'final', record[1]} end",

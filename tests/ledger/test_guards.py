@@ -13,9 +13,10 @@ from tests.ledger.guards import Guard
 from tests.ledger.number_guards import NUMBERS
 from tests.ledger.promises import PROMISES
 from tests.ledger.promises.redis_only import REDIS_PROMISES, redis_of
+from tests.ledger.seal_guards import SEALS
 from txmanager.ledger.redis.scripts import build, names, script
 
-GUARDS = [*OTHERS, *NUMBERS]
+GUARDS = [*OTHERS, *NUMBERS, *SEALS]
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0
 """A promise that waits for what a mutant prevents is broken, too."""

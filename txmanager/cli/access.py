@@ -31,11 +31,11 @@ def with_manager(config: Path | None, work: Callable[[TxManager, Settings], Awai
     async def run() -> T:
         # Imported here: `--help` should not wait for the ledger's libraries.
         from txmanager.runtime.manager import TxManager
-        from txmanager.wiring import open_ledger
+        from txmanager.wiring import open_ledger, open_seals
 
         ledger = await open_ledger(settings)
         try:
-            return await work(TxManager(ledger), settings)
+            return await work(TxManager(ledger, seals=open_seals(settings)), settings)
         finally:
             await ledger.close()
 

@@ -20,6 +20,7 @@ TxManagerError
 ├── Refused                 the ledger refused one entry of a batch: take again, nothing was written
 ├── KeyMissing              the signing key is not on chain: quarantine the lane
 ├── OutOfFunds              the lane cannot pay for what is to be signed: pause it, keep the queue
+├── NotOurs                 bytes in the ledger are not what this lane signed: sign nothing from them, hold the intent
 ├── RolledBack              the ledger is not the one that was written to: quarantine, sign nothing
 ├── Unavailable             the ledger or the chain is away: retry the same call
 │   └── Unconfirmed         executed perhaps, not durably acknowledged: retry the same key
@@ -161,6 +162,16 @@ class Refused(TxManagerError):
         super().__init__(f"{entry}: {why}; nothing of the batch was written")
         self.entry = entry
         self.why = why
+
+
+class NotOurs(TxManagerError):
+    """Somebody changed what was written ahead: a replacement would sign what they wrote."""
+
+    code = "bad_bytes"
+
+    def __init__(self, nonce: int, hash: str, why: str) -> None:
+        super().__init__(f"the stored bytes of {hash} are not what this lane signed: {why}")
+        self.evidence = {"nonce": str(nonce), "hash": hash, "message": f"{why}; nothing was signed from it"}
 
 
 class RolledBack(TxManagerError):

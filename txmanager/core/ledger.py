@@ -73,6 +73,7 @@ class Entry:
     born: int
     use: Use | None = None
     """On a keyless lane: the reservation that these bytes use up."""
+    seal: str = ""
 
 
 @value(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class Taken:
     life: str
     stream_id: str
     at: int
+    seal: str = ""
 
 
 @value(frozen=True, slots=True)
@@ -215,6 +217,11 @@ class Ledger(Reservations, Audits, Protocol):
         """Leave an operator's word on a held intent for the lane's owner to carry out."""
         ...
 
+    async def reseal(self, record: Record, seal: str) -> bool:
+        """Give a record that is held for its seal another one, and let it go on: to the end of the queue if it was
+        set aside, in flight if something of it was signed. False when it is not held for that (any more)."""
+        ...
+
     # -- owners: one lane, fenced
 
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease: ...
@@ -242,6 +249,11 @@ class Ledger(Reservations, Audits, Protocol):
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]: ...
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool: ...
+
+    async def set_aside(self, fence: Fence, entry: Taken, reason: str, evidence: Mapping[str, Json]) -> bool:
+        """Hold a queued intent of which nothing was signed, as the entry has it, and take the entry out of the queue.
+        An entry that is no record's own is taken out and nothing else: False."""
+        ...
 
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         """Clear the operator's directive on a record once it was carried out."""

@@ -95,6 +95,8 @@ class Intent:
     max_age_s: int | None = None
     metadata: Mapping[str, Json] = field(default_factory=dict)
     version: int = INTENT_VERSION
+    limits: Mapping[str, Json] = field(default_factory=dict)
+    """What whoever accepted it allows at most, whatever the rules are later; no part of the fingerprint."""
 
 
 def new_intent(
@@ -107,6 +109,7 @@ def new_intent(
     partition_key: str | None = None,
     max_age_s: int | None = None,
     metadata: Mapping[str, Json] | None = None,
+    limits: Mapping[str, Json] | None = None,
 ) -> Intent:
     """Check the caller's words and take their fingerprint. The partition key falls back to what the payload creates."""
     created = payload.get("new_account_id")
@@ -122,6 +125,7 @@ def new_intent(
         partition_key=partition_key,
         max_age_s=max_age_s,
         metadata=metadata or {},
+        limits=limits or {},
     )
 
 
@@ -208,6 +212,8 @@ class Record:
     cancel_requested: bool = False
     directive: Mapping[str, Json] | None = None
     resigns: int = 0
+    seal: str = ""
+    """Made by whoever accepted it, over what it stands for; empty on final records and where nobody seals."""
 
     @property
     def id(self) -> IntentId:
@@ -235,6 +241,7 @@ class Record:
             max_age_s=intent.max_age_s,
             metadata=intent.metadata,
             version=intent.version,
+            limits=intent.limits,
         )
         return Record(
             intent=bare,

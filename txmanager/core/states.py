@@ -5,7 +5,8 @@ queued ──> inflight ──> done
   │           ├───────> cancelled   (its no-op is final and none of its hashes landed)
   │           └──> held ──> done | failed | cancelled | inflight
   ├──> failed                       (before anything was signed)
-  └──> cancelled
+  ├──> cancelled
+  └──> held ──> queued | cancelled  (set aside before anything was signed: its seal is not right)
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Status(StrEnum):
     looks it up, rebroadcasts the same bytes, and settles at finality. A crash leaves the attempt to the next owner."""
 
     HELD = "held"
-    """An attempt exists and its fate cannot be decided without an operator; reason and evidence are on the record.
-    Workers keep looking: a hash that lands settles it by itself."""
+    """It cannot go on without an operator; reason and evidence are on the record. Mostly an attempt exists, and workers
+    keep looking: a hash that lands settles it by itself. Without an attempt it was set aside because its seal is not
+    right: it left the queue, the lane goes on, and an operator cancels or reseals it."""
 
     DONE = "done"
     """Final: the effect is on chain, once. Every retry is answered from the stored outcome."""
@@ -46,9 +48,9 @@ class Status(StrEnum):
 FINAL = frozenset({Status.DONE, Status.FAILED, Status.CANCELLED})
 
 TRANSITIONS: dict[Status, frozenset[Status]] = {
-    Status.QUEUED: frozenset({Status.INFLIGHT, Status.FAILED, Status.CANCELLED}),
+    Status.QUEUED: frozenset({Status.INFLIGHT, Status.FAILED, Status.CANCELLED, Status.HELD}),
     Status.INFLIGHT: frozenset({Status.DONE, Status.FAILED, Status.CANCELLED, Status.HELD}),
-    Status.HELD: frozenset({Status.DONE, Status.FAILED, Status.CANCELLED, Status.INFLIGHT}),
+    Status.HELD: frozenset({Status.DONE, Status.FAILED, Status.CANCELLED, Status.INFLIGHT, Status.QUEUED}),
     Status.DONE: frozenset(),
     Status.FAILED: frozenset(),
     Status.CANCELLED: frozenset(),

@@ -28,8 +28,9 @@ from txmanager.core.errors import (
 )
 from txmanager.core.ledger import Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Purpose, Record
+from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
-from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, words_of
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, held_words, words_of
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.metrics import Metrics
@@ -81,6 +82,8 @@ class Context:
     retire: Callable[[Record], None]
     point: Callable[[str], None] = lambda _: None
     """Called at named points of the loop; a test crashes the process there."""
+    seals: Seals | None = None
+    """What is signed only if it was accepted as it stands; None: everything in the ledger is believed."""
 
 
 @dataclass(slots=True)
@@ -223,6 +226,16 @@ class OwnedLane:
             )
         except NotAllowed:  # an operator closed it meanwhile: it was empty, and belongs to nobody now
             raise Fenced(self.id, "", 0) from None
+
+    async def hold(self, record: Record, reason: str, evidence: Mapping[str, Json]) -> None:
+        """An operator decides about this one; where the others have to wait for its nonce, the lane says so."""
+        held = await self.insist(lambda: self.context.ledger.hold(self.fence, record.id, record.life, reason, evidence))
+        if held:
+            self.context.metrics.holds.labels(self.id, reason).inc()
+            self.log.error("intent held", intent=str(record.id), reason=reason, evidence=evidence)
+            await self.load()
+            if (self.policy.window == 1 or self.chain.traits.gaps_block) and not self.keyless:
+                await self.pause(PauseCause.HELD, evidence, held_words(record.id.key, reason))
 
     async def pause(self, cause: PauseCause, evidence: Mapping[str, Json], reason: str = "") -> None:
         if self.state not in WORKING:

@@ -16,7 +16,8 @@ from typing import Self
 from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
-from txmanager.core.states import LaneState
+from txmanager.core.seal import BAD_SEAL, Seals
+from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, words_of
 from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
 from txmanager.runtime.producer import Producer, Submitted
@@ -33,12 +34,16 @@ class TxManager:
         services: Mapping[str, Service] | None = None,
         *,
         timing: Timing | None = None,
+        seals: Seals | None = None,
     ) -> None:
         self.ledger = ledger
-        self.producer = Producer(ledger)
+        self.producer = Producer(ledger, seals=seals)
+        self._seals = seals
         self._services = dict(services or {})
         self._builders = Builders()
-        self.worker = Worker(ledger, services, timing=timing, builders=self._builders) if services else None
+        self.worker = (
+            Worker(ledger, services, timing=timing, builders=self._builders, seals=seals) if services else None
+        )
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -168,6 +173,21 @@ class TxManager:
                 raise NotAllowed(f"{tx_hash} is none of the intent's transactions ({', '.join(hashes) or 'none'})")
             directive["hash"] = tx_hash
         return await self.ledger.resolve(id, directive)
+
+    async def reseal(self, id: IntentId) -> Record:
+        """Seal a held intent as it stands now: whoever asks vouches for every word of it. What was set aside goes to
+        the end of its lane's queue; what was signed before is in flight again."""
+        if self._seals is None:
+            raise NotAllowed("there is no ledger.seal in this configuration; reseal with the one that the workers have")
+        record = await self.get(id.pool, id.key, id.tenant)
+        if record.status is not Status.HELD or (record.hold or {}).get("reason") != BAD_SEAL:
+            raise NotAllowed(f"intent {id.key!r} is {record.status} and not held for its seal; there is nothing to do")
+        seal = self._seals.seal(record.intent, record.life, record.lane)
+        done = await self.ledger.reseal(record, seal)
+        record = await self.get(id.pool, id.key, id.tenant)
+        if not done and record.seal != seal:
+            raise NotAllowed(f"intent {id.key!r} is {record.status} meanwhile; nothing was sealed")
+        return record
 
     # -- lanes
 

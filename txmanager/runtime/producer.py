@@ -16,6 +16,7 @@ from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Ledger
 from txmanager.core.models import Intent, IntentId, Record
 from txmanager.core.reservations import Use
 from txmanager.core.router import Router
+from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState, Status
 
 _TRIES = 6
@@ -51,10 +52,13 @@ class Producer:
         *,
         routes_for_s: float = 1.0,
         new_life: Callable[[], str] = lambda: secrets.token_hex(8),
+        seals: Seals | None = None,
     ) -> None:
+        """With `seals`, workers can tell what was accepted here from what somebody wrote into the ledger."""
         self._ledger = ledger
         self._routes_for_s = routes_for_s
         self._new_life = new_life
+        self._seals = seals
         self._routers: dict[str, Router] = {}
         self._active: dict[str, list[tuple[str, int]]] = {}
         self._read_at = float("-inf")
@@ -170,13 +174,17 @@ class Producer:
             by_lane.setdefault(p.lane, []).append(p)
         answers = await asyncio.gather(
             *(
-                self._ledger.append(lane, [Entry(p.intent, p.life, p.born, p.use) for p in g])
+                self._ledger.append(lane, [Entry(p.intent, p.life, p.born, p.use, self._seal(p)) for p in g])
                 for lane, g in by_lane.items()
             )
         )
         for group, replies in zip(by_lane.values(), answers, strict=True):
             for p, reply in zip(group, replies, strict=True):
                 await self._appended(p, reply)
+
+    def _seal(self, p: _Progress) -> str:
+        """Made for the lane and the life that the claim has now: a claim that moved is sealed again."""
+        return self._seals.seal(p.intent, p.life, p.lane) if self._seals is not None else ""
 
     async def _appended(self, p: _Progress, reply: Appended) -> None:
         match reply.word:

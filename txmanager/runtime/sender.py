@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
 from txmanager.core.decide import Kill, Replace, Resign
-from txmanager.core.errors import OutOfFunds, Refused, RolledBack, TxManagerError
+from txmanager.core.errors import NotOurs, OutOfFunds, Refused, RolledBack, TxManagerError
 from txmanager.core.kills import KillCause, doom_of
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
@@ -23,6 +23,7 @@ from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.built import NotBuilt
 from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
+from txmanager.runtime.sealing import sealed, still_sealed
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
@@ -222,6 +223,9 @@ class Sender:
         if not taken:
             return False
         lane.last_id = max(lane.last_id, taken[-1].stream_id, key=stream_order)
+        taken = await sealed(lane, taken)  # before anything in it is believed
+        if not taken:
+            return True
         taken = await self._drop_expired(self._served(taken))
         try:
             ready = await self._prepare(taken)
@@ -356,8 +360,14 @@ class Sender:
             if attempt is not None and doom is not None:
                 attempt = replace(attempt, terms={**attempt.terms, **doom.terms})
         else:
+            if not await still_sealed(lane, record):
+                return True
             bare = Prepared(record.intent, None)
-            attempt = await lane.insist(lambda: lane.chain.replace(lane.id, bare, rivals, now))
+            try:
+                attempt = await lane.insist(lambda: lane.chain.replace(lane.id, bare, rivals, now))
+            except NotOurs as damage:
+                await lane.hold(record, damage.code, damage.evidence)
+                return True
         if attempt is None:
             flight.priced_out_until = now + lane.policy.replace_after_ms
             lane.context.metrics.priced_out.labels(lane.id).inc()
@@ -386,6 +396,8 @@ class Sender:
             return False
         now = lane.context.clock()
         if isinstance(order, Resign):
+            if not await still_sealed(lane, record):
+                return await self._refuse_directive(record)
             try:
                 [prepared] = await self._check([record.intent])
             except OutOfFunds as poor:
@@ -427,6 +439,14 @@ class Sender:
         await self._broadcast([(flight, attempt)])
         return True
 
+    async def _refuse_directive(self, record: Record) -> bool:
+        """An operator's wish to sign again must not come back with every look at a record that may not be signed."""
+        lane = self._lane
+        if record.directive is not None:
+            await lane.insist(lambda: lane.context.ledger.answer(lane.fence, record.id, record.life))
+            await lane.load()
+        return True
+
     async def _fail_dead(self, flight: Flight, order: Resign, error: dict[str, Json]) -> None:
         """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
         lane, record = self._lane, flight.record
@@ -446,4 +466,5 @@ def _record(lane: str, entry: Taken, status: Status, *attempts: Attempt) -> Reco
         created_at=entry.at,
         updated_at=entry.at,
         attempts=attempts,
+        seal=entry.seal,
     )

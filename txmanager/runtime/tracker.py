@@ -27,7 +27,7 @@ from txmanager.core.errors import Busy, Unavailable
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
-from txmanager.core.stops import PauseCause, QuarantineCause, held_words
+from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import OwnedLane
 
@@ -297,16 +297,7 @@ class Tracker:
             flight.record = replace(record, directive=None)
 
     async def _hold(self, flight: Flight, step: Hold) -> None:
-        lane, record = self._lane, flight.record
-        held = await lane.insist(
-            lambda: lane.context.ledger.hold(lane.fence, record.id, record.life, step.reason, step.evidence)
-        )
-        if held:
-            lane.context.metrics.holds.labels(lane.id, step.reason).inc()
-            lane.log.error("intent held", intent=str(record.id), reason=step.reason, evidence=step.evidence)
-            await lane.load()
-            if (lane.policy.window == 1 or lane.chain.traits.gaps_block) and not lane.keyless:
-                await lane.pause(PauseCause.HELD, step.evidence, held_words(record.id.key, step.reason))
+        await self._lane.hold(flight.record, step.reason, step.evidence)
 
 
 def _landed(flights: Sequence[Flight], deepest: tuple[int, int]) -> tuple[int, tuple[int, int]]:

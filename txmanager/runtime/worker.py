@@ -21,6 +21,7 @@ from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, TxManagerError
 from txmanager.core.ledger import Lease, Ledger, Member, Route
 from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
+from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
 from txmanager.runtime.built import Builders, BuildingChain
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
@@ -84,6 +85,7 @@ class Worker:
         point: Callable[[str], None] = lambda _: None,
         builders: Builders | None = None,
         discover: Callable[[Route], Service | None] | None = None,
+        seals: Seals | None = None,
     ) -> None:
         """`discover` answers how to serve a lane that somebody else registered, or None."""
         self.name = name or f"worker-{secrets.token_hex(4)}"
@@ -96,7 +98,7 @@ class Worker:
         self._rng = rng or random.Random()
         self._new_token = new_token
         self._retirer = Retirer(ledger, self.metrics)
-        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point)
+        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point, seals)
         self._held: dict[str, _Held] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""

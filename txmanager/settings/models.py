@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.models import check_name
+from txmanager.core.seal import SealMode
 from txmanager.core.states import Status
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
 
@@ -54,6 +55,8 @@ class LedgerSettings(Part):
     durability: Literal["fsync", "replicas", "none"] = "fsync"
     replicas: int = Field(default=1, ge=1, le=10)
     retention_s: int = Field(default=7 * DAY_S, ge=600)
+    seal: tuple[SecretWord, ...] | None = Field(default=None, min_length=1)
+    seal_mode: SealMode = SealMode.ACCEPT
 
     def reveal_url(self, environment: Mapping[str, str] | None = None) -> str:
         """The URL to connect to, credentials included."""
@@ -64,7 +67,13 @@ class LedgerSettings(Part):
         password = reveal("ledger.password", self.password, environment) if self.password else None
         return url.with_credentials(self.username, password).reveal()
 
+    def reveal_seal(self, environment: Mapping[str, str] | None = None) -> list[str]:
+        """The secrets that intents are sealed with: the first seals, all verify."""
+        return [reveal(f"ledger.seal[{n}]", secret, environment) for n, secret in enumerate(self.seal or ())]
+
     def contradictions(self) -> Iterator[InvalidSettings]:
+        if self.seal_mode is SealMode.REQUIRE and not self.seal:
+            yield InvalidSettings("ledger.seal_mode", "is require, but there is no ledger.seal; add one")
         if isinstance(self.url, Reference):
             return
         if self.url.scheme not in LEDGER_SCHEMES:
@@ -391,6 +400,9 @@ class Settings(Part):
         for field, value in (("ledger.url", self.ledger.url), ("ledger.password", self.ledger.password)):
             if isinstance(value, Reference):
                 yield field, value
+        for n, secret in enumerate(self.ledger.seal or ()):
+            if isinstance(secret, Reference):
+                yield f"ledger.seal[{n}]", secret
         for name, network in self.networks.items():
             for n, rpc in enumerate(network.rpc):
                 if isinstance(rpc.url, Reference):

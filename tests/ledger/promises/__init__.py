@@ -1,11 +1,23 @@
 """What every backend promises, as functions over a `Stage`."""
 
-from tests.ledger.promises import attempts, audit, ending, finals, lanes, owners, producers, reservations, watchers
+from tests.ledger.promises import (
+    aside,
+    attempts,
+    audit,
+    ending,
+    finals,
+    lanes,
+    owners,
+    producers,
+    reservations,
+    watchers,
+)
 from tests.ledger.promises.registry import PROMISES, Promise
 
 __all__ = [
     "PROMISES",
     "Promise",
+    "aside",
     "attempts",
     "audit",
     "ending",

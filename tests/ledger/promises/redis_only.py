@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.ledger.promises.aside import WHY, aside, sealed_entry
 from tests.ledger.promises.attempts import other, resign, taken
 from tests.ledger.promises.registry import Promise
 from tests.ledger.promises.reservations import keyless, owned, send
@@ -19,8 +20,9 @@ from tests.waiting import until
 from txmanager.core.alerts import Alert
 from txmanager.core.audit import AuditEntry
 from txmanager.core.errors import LaneClosed, MemoryFull
-from txmanager.core.ledger import APPEND_WITHIN_MS, Member, Route
+from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Member, Route
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
+from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause
 from txmanager.ledger.redis import RedisLedger, codec
@@ -554,6 +556,79 @@ async def resolve_script_finds_only_the_life_it_was_read_with(stage: Stage) -> N
     keys = [ledger._keys.lane(fence.lane), ledger._keys.record(fence.lane, write.id)]
     assert await ledger.runner.run("resolve", keys, ("another", "{}", "wake")) == [b"gone"]
     assert (await stage.read(write)).directive is None
+
+
+# -- seals
+
+
+@under_full_memory
+async def a_seal_be_dealt_with(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+    bad = await aside(stage, fence)
+    await sealed_entry(stage, fence.lane)
+    [next_one] = await stage.ledger.take(fence, 9)
+    record = await stage.read(Entry(bad.intent, bad.life, 0))
+
+    async def act() -> None:
+        assert await stage.ledger.set_aside(fence, next_one, BAD_SEAL, WHY)
+        assert await stage.ledger.reseal(record, "1.name.new")
+
+    return act
+
+
+@redis_promise
+async def replay_of_a_reseal_writes(stage: Stage) -> None:
+    """As above: an operator who was told that it is queued must not lose it to a fail-over."""
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    bad = await aside(stage, fence)
+    record = await stage.read(Entry(bad.intent, bad.life, 0))
+    assert await ledger.reseal(record, "1.name.new")
+    before = await dirty(ledger)
+    assert not await ledger.reseal(record, "1.name.new")
+    assert await dirty(ledger) > before
+
+
+@redis_promise
+async def entry_deleted_by_hand_is_not_set_aside(stage: Stage) -> None:
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    entry = await sealed_entry(stage, fence.lane)
+    [taken] = await ledger.take(fence, 9)
+    queue = ledger._keys.queue(fence.lane)
+    await ledger.runner.plain(queue, ("XDEL", queue, taken.stream_id))
+    assert not await ledger.set_aside(fence, taken, BAD_SEAL, WHY)
+    assert (await stage.read(entry)).status is Status.QUEUED
+
+
+@redis_promise
+async def copy_of_an_entry_is_taken_out_alone(stage: Stage) -> None:
+    """Whoever can write to Redis can put a changed copy of an entry behind it: the record is not the copy's."""
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    entry = await sealed_entry(stage, fence.lane)
+    queue = ledger._keys.queue(fence.lane)
+    [[[_, fields]]] = await ledger.runner.plain(queue, ("XRANGE", queue, "-", "+"))
+    await ledger.runner.plain(queue, ("XADD", queue, "*", *fields))
+    first, copy = await ledger.take(fence, 9)
+    assert not await ledger.set_aside(fence, copy, BAD_SEAL, WHY)
+    assert (await stage.read(entry)).status is Status.QUEUED
+    assert await ledger.take(fence, 9) == [first]
+
+
+@redis_promise
+async def group_keeps_nothing_that_was_set_aside(stage: Stage) -> None:
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    await aside(stage, fence)
+    queue = ledger._keys.queue(fence.lane)
+    [pending] = await ledger.runner.plain(queue, ("XPENDING", queue, "lane"))
+    assert pending[0] == 0
+
+
+@redis_promise
+async def reseal_script_finds_only_the_life_it_was_read_with(stage: Stage) -> None:
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    [write] = await stage.settled(fence)
+    await ledger.retire(await ledger.unretired(fence.lane, 9))
+    keys = [*ledger._lane_keys(fence.lane, events=True)[:4], ledger._keys.record(fence.lane, write.id)]
+    assert await ledger.runner.run("reseal", keys, (str(write.id), write.life, "", "{", "wake")) == [b"gone"]
 
 
 # -- keyless lanes

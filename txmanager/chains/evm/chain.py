@@ -17,11 +17,22 @@ from txmanager.chains.evm.intents import KINDS
 from txmanager.chains.evm.names import LaneId
 from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
+from txmanager.chains.evm.raw import read_own
 from txmanager.chains.evm.simulation import MIN_GAS, read, simulate
 from txmanager.chains.evm.tracker import Tracker
-from txmanager.chains.evm.transaction import DYNAMIC, LEGACY, Body, Fees, Signed, TransactionSigner, read_raw, sign_any
+from txmanager.chains.evm.transaction import (
+    DYNAMIC,
+    LEGACY,
+    Body,
+    Fees,
+    Read,
+    Signed,
+    TransactionSigner,
+    read_raw,
+    sign_any,
+)
 from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Unpriced, Verdict
-from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured
+from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs
 from txmanager.core.funds import Cost, Funds, Purse
 from txmanager.core.given import RAW_KIND, Quote
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
@@ -112,7 +123,7 @@ class EvmChain:
 
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         newest = [a for a in previous if a.purpose is not Purpose.NOOP][-1]
-        told = read_raw(newest.raw)
+        told = read_own(newest, self._lane(lane))
         limit = prepared.intent.payload.get("max_fee_per_gas")
         cap = self.settings.max_fee if limit is None else min(self.settings.max_fee, int(str(limit), 0))
         fees = await self._outbid(lane, previous, told.nonce, cap)
@@ -178,9 +189,16 @@ class EvmChain:
     async def _outbid(self, lane: str, previous: Sequence[Attempt], nonce: int, cap: int) -> Fees | None:
         """The market where the nonce is free, else better than everything of ours that may sit there."""
         _, market = await self._fees.read()
-        rivals = [read_raw(a.raw).fees for a in previous if a.nonce == nonce]
+        rivals = [told.fees for a in previous if a.nonce == nonce and (told := self._own(lane, a)) is not None]
         percent = max(self.settings.bump_percent, self._bumps.get(lane, 0))
         return bump(rivals, market, cap, percent) if rivals else capped(market, cap)
+
+    def _own(self, lane: str, attempt: Attempt) -> Read | None:
+        """What somebody else put there has no price that must be outbid."""
+        try:
+            return read_own(attempt, self._lane(lane))
+        except NotOurs:
+            return None
 
     async def _noop_gas(self, lane: LaneId) -> int:
         """21,000 almost everywhere; more where a chain charges for its data in gas."""

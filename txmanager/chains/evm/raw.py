@@ -14,9 +14,11 @@ import rlp  # type: ignore[import-untyped]
 from coincurve import PublicKey
 
 from txmanager.chains.evm.intents import MAX_DATA, MAX_INIT_CODE
-from txmanager.chains.evm.transaction import ACCESS_LIST, DYNAMIC, LEGACY, SET_CODE, Body, read_raw
-from txmanager.core.errors import InvalidInput
+from txmanager.chains.evm.names import LaneId
+from txmanager.chains.evm.transaction import ACCESS_LIST, DYNAMIC, LEGACY, SET_CODE, Body, Read, read_raw
+from txmanager.core.errors import InvalidInput, NotOurs
 from txmanager.core.given import Given
+from txmanager.core.models import Attempt
 from txmanager.core.reservations import NONCE_LIMIT
 from txmanager.signing.evm import keccak256
 
@@ -55,6 +57,28 @@ def read_given(text: object) -> Given:
         tip=told.fees.tip,
         type=kind,
     )
+
+
+def read_own(attempt: Attempt, lane: LaneId) -> Read:
+    """What stored bytes of this lane's own key say. Whoever can write to the ledger can change them, and cannot sign
+    them: so they must hash to the attempt's name and be signed by the lane's key, for its chain and this nonce."""
+
+    def other(why: str) -> NotOurs:
+        return NotOurs(attempt.nonce, attempt.hash, why)
+
+    try:
+        if "0x" + keccak256(attempt.raw).hex() != attempt.hash:
+            raise other("they have another hash")
+        kind, parts = _parts(attempt.raw)
+        chain_id, parity = _chain_and_parity(kind, parts)
+        sender, told = _sender(kind, parts, chain_id, parity), read_raw(attempt.raw)
+    except (InvalidInput, IndexError) as error:
+        raise other(f"they are no signed transaction ({error})") from None
+    if (sender, chain_id) != (lane.address, lane.chain_id):
+        raise other(f"they were signed by {sender} for chain {chain_id}")
+    if told.nonce != attempt.nonce:
+        raise other(f"they are for nonce {told.nonce}")
+    return told
 
 
 def _parts(raw: bytes) -> tuple[int, list[Any]]:

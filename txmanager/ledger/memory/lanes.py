@@ -34,6 +34,7 @@ from txmanager.core.models import (
     Purpose,
     Record,
 )
+from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import FINAL, LaneState, Status, lane_sources, sources
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.memory import numbers
@@ -118,7 +119,9 @@ class LaneStore:
             signed_upto=self.signed_upto,
             last_id=self.last_id,
             depth=len(self.queue),
-            unfinished=sum(1 for r in self.records.values() if r.attempts and not r.status.final),
+            unfinished=sum(
+                1 for r in self.records.values() if not r.status.final and (r.attempts or r.status is Status.HELD)
+            ),
             unretired=sum(1 for r in self.records.values() if r.status.final),
             oldest_ms=max(0, now - _order(oldest)[0]) if oldest else 0,
             replication_id=self.replication_id,
@@ -169,6 +172,7 @@ class LaneStore:
             stream_id=self.last_id,
             created_at=_order(self.last_id)[0],
             updated_at=_order(self.last_id)[0],
+            seal=entry.seal,
         )
         self._event(id, Status.QUEUED, now)
         if entry.use is not None:
@@ -180,7 +184,7 @@ class LaneStore:
         record = self._record(id, life)
         if record is None or record.status.final:
             return False
-        if record.status is Status.QUEUED:
+        if record.status is Status.QUEUED or (record.status is Status.HELD and not record.attempts):
             self._finish(record, Outcome(Status.CANCELLED), now)
         elif not record.cancel_requested:
             self.asks += 1
@@ -189,7 +193,7 @@ class LaneStore:
 
     def resolve(self, id: IntentId, life: str, directive: Mapping[str, Json], now: int) -> bool:
         record = self._record(id, life)
-        if record is None or record.status is not Status.HELD:
+        if record is None or record.status is not Status.HELD or not record.attempts:
             return False
         self.asks += record.directive != directive
         self.records[id] = replace(record, directive=directive, updated_at=now)
@@ -248,7 +252,8 @@ class LaneStore:
         for stream_id in self._after_signed(count):
             self.pending.add(stream_id)
             record = self.records[self.queue[stream_id]]
-            taken.append(Taken(record.intent, record.life, stream_id, record.created_at))
+            at = _order(stream_id)[0]
+            taken.append(Taken(record.intent, record.life, stream_id, at, record.seal))
         return taken
 
     def fill(self, fence: Fence, attempts: Sequence[Attempt], done: Sequence[str], found: str) -> list[Attempt]:
@@ -341,6 +346,36 @@ class LaneStore:
         self._event(id, Status.HELD, now, error=str(hold["reason"]))
         return True
 
+    def set_aside(self, fence: Fence, entry: Taken, hold: Mapping[str, Json], now: int) -> bool:
+        self.check_fence(fence)
+        record = self.records.get(entry.intent.id)
+        own = record is not None and (record.life, record.stream_id) == (entry.life, entry.stream_id)
+        if own and record is not None and record.status is not Status.QUEUED:
+            return record.status is Status.HELD
+        self.queue.pop(entry.stream_id, None)
+        self.pending.discard(entry.stream_id)
+        if record is None or not own:
+            return False
+        self.records[record.id] = replace(
+            record, intent=entry.intent, seal=entry.seal, status=Status.HELD, hold=hold, updated_at=now
+        )
+        self._event(record.id, Status.HELD, now, error=str(hold["reason"]))
+        return True
+
+    def reseal(self, sealed: Record, seal: str, now: int) -> bool:
+        record = self._record(sealed.id, sealed.life)
+        if record is None or record.status is not Status.HELD or (record.hold or {}).get("reason") != BAD_SEAL:
+            return False
+        status = Status.INFLIGHT if record.attempts else Status.QUEUED
+        if status is Status.QUEUED:
+            self.last_id = self._next_id(now)
+            self.queue[self.last_id] = record.id
+            record = replace(record, stream_id=self.last_id)
+        self.asks += 1
+        self.records[record.id] = replace(record, status=status, hold=None, seal=seal, updated_at=now)
+        self._event(record.id, status, now)
+        return True
+
     def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         self.check_fence(fence)
         record = self.records.get(id)
@@ -422,7 +457,9 @@ class LaneStore:
         if purpose in _FIRST:
             if record.status is not Status.QUEUED:
                 raise Refused(str(write.id), f"is {record.status}, not queued")
-        elif record.status is not Status.INFLIGHT and (record.status is not Status.HELD or purpose is Purpose.REPLACE):
+        elif record.status is not Status.INFLIGHT and (
+            record.status is not Status.HELD or purpose is Purpose.REPLACE or not record.attempts
+        ):
             raise Refused(str(write.id), f"is {record.status}, not inflight")
         if purpose is Purpose.RESIGN and any(a.name not in write.deaths for a in record.live):
             raise Refused(str(write.id), "has an attempt that is not proven dead")
@@ -469,7 +506,9 @@ class LaneStore:
         self.queue.pop(record.stream_id, None)
         self.pending.discard(record.stream_id)
         bare: Intent = replace(record.intent, payload={})
-        final = replace(record, intent=bare, status=outcome.status, outcome=outcome, updated_at=now, directive=None)
+        final = replace(
+            record, intent=bare, status=outcome.status, outcome=outcome, updated_at=now, directive=None, seal=""
+        )
         self.records[record.id] = final
         error = str(outcome.error["code"]) if outcome.error else None
         self._event(record.id, outcome.status, now, tx_hash=outcome.tx_hash, error=error)

@@ -164,7 +164,8 @@ class MemoryLedger:
 
             def step(now: int, before: Record = before) -> bool:
                 store = self._store(before.lane)
-                if before.status is Status.QUEUED and not self.vouches and store.replication_id != self.replication_id:
+                unsigned = before.status is Status.QUEUED or not before.attempts
+                if unsigned and not self.vouches and store.replication_id != self.replication_id:
                     # it may have been signed, and the ledger forgot it
                     raise RolledBack(before.lane, store.replication_id, self.replication_id)
                 asked = store.cancel(before.id, before.life, now)
@@ -191,6 +192,13 @@ class MemoryLedger:
         if not asked:
             raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
         return record
+
+    async def reseal(self, record: Record, seal: str) -> bool:
+        def step(now: int) -> bool:
+            self._wake(record.lane)
+            return self._store(record.lane).reseal(record, seal, now)
+
+        return await self._step("reseal", step, durable=True)
 
     async def _found(self, id: IntentId) -> Record:
         record = await self.read(id)
@@ -272,6 +280,10 @@ class MemoryLedger:
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         held = {"reason": reason, "evidence": evidence}
         return await self._step("hold", lambda now: self._fenced(fence).hold(fence, id, life, held, now))
+
+    async def set_aside(self, fence: Fence, entry: Taken, reason: str, evidence: Mapping[str, Json]) -> bool:
+        held = {"reason": reason, "evidence": evidence}
+        return await self._step("set_aside", lambda now: self._fenced(fence).set_aside(fence, entry, held, now))
 
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         return await self._step("answer", lambda _: self._fenced(fence).answer(fence, id, life))

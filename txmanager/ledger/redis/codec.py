@@ -13,6 +13,7 @@ import orjson
 
 from txmanager.core.alerts import Check
 from txmanager.core.errors import InvalidInput
+from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Event, Intent, IntentId, Json, Lane, LaneSpec, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, from_reason
@@ -44,7 +45,7 @@ def text(value: bytes | None) -> str:
 # -- intents
 
 
-def more(intent: Intent) -> bytes:
+def more(intent: Intent, seal: str = "") -> bytes:
     """What an entry carries besides kind and payload; mostly empty, so that records stay small."""
     extra: dict[str, Json] = {}
     if intent.metadata:
@@ -55,22 +56,28 @@ def more(intent: Intent) -> bytes:
         extra["partition_key"] = intent.partition_key
     if intent.version != 1:
         extra["version"] = intent.version
+    if intent.limits:
+        extra["limits"] = intent.limits
+    if seal:
+        extra["seal"] = seal
     return dumps(extra, "metadata") if extra else b""
 
 
-def entry(flat: Sequence[bytes]) -> tuple[Intent, str]:
-    """What `append` put into the queue, in its order: the intent, and its life."""
+def entry(sid: bytes, flat: Sequence[bytes]) -> Taken:
+    """What `append` put into the queue, in its order."""
     _, id, _, life, _, fingerprint, _, kind, _, extra, _, payload = flat
     fields = {b"k": kind, b"f": fingerprint, b"m": extra}
-    return intent(IntentId.parse(id.decode()), fields, payload), life.decode()
+    read, seal = intent(IntentId.parse(id.decode()), fields, payload)
+    return Taken(read, life.decode(), sid.decode(), int(sid.partition(b"-")[0]), seal)
 
 
-def intent(id: IntentId, fields: Fields, payload: bytes | None) -> Intent:
+def intent(id: IntentId, fields: Fields, payload: bytes | None) -> tuple[Intent, str]:
+    """The intent, and its seal."""
     kind, fingerprint, body = text(fields[b"k"]), text(fields[b"f"]), loads(payload) if payload is not None else {}
     if not fields[b"m"]:
-        return Intent(id, kind, body, fingerprint, partition_key=id.key)
+        return Intent(id, kind, body, fingerprint, partition_key=id.key), ""
     extra = loads(fields[b"m"])
-    return Intent(
+    read = Intent(
         id=id,
         kind=kind,
         payload=body,
@@ -79,7 +86,9 @@ def intent(id: IntentId, fields: Fields, payload: bytes | None) -> Intent:
         max_age_s=extra.get("max_age_s"),
         metadata=extra.get("metadata", {}),
         version=extra.get("version", 1),
+        limits=extra.get("limits", {}),
     )
+    return read, str(extra.get("seal", ""))
 
 
 # -- attempts and outcomes
@@ -154,8 +163,10 @@ def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None
         for name, blob in fields.items()
         if name.startswith(b"a:")
     )
+    # What was set aside left the queue, and took its payload with it.
+    read, seal = intent(id, fields, None if status.final else fields.get(b"p", payload))
     return Record(
-        intent=intent(id, fields, None if status.final else payload),
+        intent=read,
         lane=lane,
         life=text(fields[b"l"]),
         status=status,
@@ -168,6 +179,7 @@ def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None
         cancel_requested=b"c" in fields,
         directive=loads(fields[b"d"]) if b"d" in fields else None,
         resigns=int(fields.get(b"r", b"0")),
+        seal="" if status.final else seal,
     )
 
 
@@ -201,7 +213,7 @@ def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: byt
     fields = {b"k": body["kind"].encode(), b"m": body["more"].encode(), b"f": fingerprint.encode()}
     outcome = _outcome(body["outcome"])
     return Record(
-        intent=intent(id, fields, None),
+        intent=intent(id, fields, None)[0],
         lane=lane,
         life=life,
         status=outcome.status,

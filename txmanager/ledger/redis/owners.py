@@ -76,9 +76,7 @@ class Owners(Backend):
         reply = await self._fenced(fence, "take", keys, (fence.epoch, fence.token, count))
         if reply[0] != b"ok":
             return []
-        return [
-            Taken(*codec.entry(flat), stream_id=sid.decode(), at=int(sid.partition(b"-")[0])) for sid, flat in reply[1:]
-        ]
+        return [codec.entry(sid, flat) for sid, flat in reply[1:]]
 
     async def unfinished(self, fence: Fence) -> list[Record]:
         lane = fence.lane
@@ -145,6 +143,14 @@ class Owners(Backend):
         held = codec.dumps({"reason": reason, "evidence": evidence})
         args = (fence.epoch, fence.token, str(id), life, reason, held)
         reply = await self._fenced(fence, "hold", keys, args)
+        return bool(reply[0] == b"held")
+
+    async def set_aside(self, fence: Fence, entry: Taken, reason: str, evidence: Mapping[str, Json]) -> bool:
+        lane, id = fence.lane, entry.intent.id
+        keys = [*self._lane_keys(lane, events=True)[:4], self._keys.record(lane, id)]
+        held = codec.dumps({"reason": reason, "evidence": evidence})
+        args = (fence.epoch, fence.token, str(id), entry.life, entry.stream_id, reason, held)
+        reply = await self._fenced(fence, "set_aside", keys, args)
         return bool(reply[0] == b"held")
 
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:

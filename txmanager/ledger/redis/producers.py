@@ -8,11 +8,14 @@ from typing import Any
 from txmanager.core.errors import NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import APPEND_WITHIN_MS, Appended, Claim, Claimed, Entry
 from txmanager.core.models import IntentId, Json, Outcome, Record
+from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import Status
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend
 from txmanager.ledger.redis.runner import Arg, Call
 
+_HELD_FOR_SEAL = codec.dumps({"reason": BAD_SEAL})[:-1]
+"""How the hold of a record begins that waits for another seal."""
 _ALIASES = 8
 """An alias names a key that is no alias; a longer chain is two callers' keys that name each other."""
 
@@ -59,7 +62,7 @@ class Producers(Backend):
                 entry.born,
                 intent.fingerprint,
                 intent.kind,
-                codec.more(intent),
+                codec.more(intent, entry.seal),
                 payload,
                 *((use.token, str(use.nonce), use.hash) if (use := entry.use) is not None else ("", "", "")),
             )
@@ -151,6 +154,16 @@ class Producers(Backend):
         if reply[0] != b"asked":
             raise NotAllowed(f"intent {record.id.key!r} is {record.status}, only a held one can be resolved")
         return record
+
+    async def reseal(self, record: Record, seal: str) -> bool:
+        lane = record.lane
+        reply = await self._runner.run(
+            "reseal",
+            [*self._lane_keys(lane, events=True)[:4], self._keys.record(lane, record.id)],
+            (str(record.id), record.life, codec.more(record.intent, seal), _HELD_FOR_SEAL, self._keys.wake(lane)),
+            durable=True,
+        )
+        return bool(reply[0] == b"ok")
 
     async def _found(self, id: IntentId) -> Record:
         record = await self.read(id)

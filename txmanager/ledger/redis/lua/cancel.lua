@@ -1,4 +1,4 @@
--- cancel: withdraw a queued intent at once; ask the owner to kill an inflight one.
+-- cancel: withdraw a queued intent, or one that was set aside, at once; ask the owner to kill an inflight one.
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6 record (hash)
 -- Args   1 id  2 life  3 outcome (json)  4 wake channel  5 final channel  6 "vouched" | ""
 -- Reply  {"cancelled"} | {"asked"} | {"final", status} | {"gone"} | {"rolled_back", stored, found}
@@ -7,15 +7,17 @@
 --@include _replication
 --@include _event
 --@include _finish
-local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c')
+local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c', 'p')
 if record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
+local unsigned = record[1] == 'queued' or (record[1] == 'held' and record[5])
 local stored, found = redis.call('HGET', KEYS[1], 'replid'), replication_id()
-if record[1] == 'queued' and ARGV[6] == '' and stored ~= found then
+if unsigned and ARGV[6] == '' and stored ~= found then
   return {'rolled_back', stored, found} -- it may have been signed, and the ledger forgot it
 end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
-if record[1] == 'queued' then
+if unsigned then
+  redis.call('HDEL', KEYS[6], 'p')
   finish(KEYS[3], KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(clock()))
   leave(KEYS[2], KEYS[4], KEYS[5], {ARGV[1]}, {record[3]})
   redis.call('PUBLISH', ARGV[5], ARGV[1])

@@ -17,6 +17,7 @@ if not state then return {'unknown'} end
 if state ~= ARGV[1] then
   if not string.find(ARGV[2], ' ' .. state .. ' ', 1, true) then return {'refused', state} end
   local left = redis.call('XLEN', KEYS[2]) + redis.call('SCARD', KEYS[4])
+  if left == 0 then left = redis.call('SCARD', KEYS[3]) end -- set aside: not in the queue, and not over
   if ARGV[1] == 'closed' and left > 0 then return {'busy', left} end
 end
 local said = redis.call('HMGET', KEYS[1], 'state', 'reason', 'evidence', 'stop')
