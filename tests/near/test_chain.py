@@ -144,6 +144,9 @@ async def test_a_noop_uses_up_a_nonce_and_nothing_else():
     assert proof is not None
 
 
+OWN = NearPolicy(own_account=frozenset({"add_key", "transfer_to_gas_key"}))
+
+
 async def add_key(world: NearWorld, **payload) -> str:
     outcome = await world.run(intent("add", "near.add_key", {"public_key": OTHER.public_key, **payload}))
     assert outcome.status is Status.DONE, outcome
@@ -155,7 +158,7 @@ def with_other(world: NearWorld, lane: str, policy: NearPolicy | None = None) ->
 
 
 async def test_a_function_call_key_is_held_to_its_permission_before_a_nonce_is_spent():
-    world = NearWorld()
+    world = NearWorld(policy=OWN)
     permission = {"receiver_id": "counter.near", "method_names": ["increment"], "allowance": str(10**24)}
     lane = await add_key(world, permission=permission)
     chain = with_other(world, lane)
@@ -178,7 +181,7 @@ async def test_a_function_call_key_is_held_to_its_permission_before_a_nonce_is_s
 
 
 async def test_every_index_of_a_gas_key_is_a_lane_of_its_own():
-    world = NearWorld()
+    world = NearWorld(policy=OWN)
     key = await add_key(world, num_nonces=3)
     fund = {"type": "transfer_to_gas_key", "public_key": OTHER.public_key, "amount": str(10**24)}
     await world.run(intent("fund", "near.transaction", {"receiver_id": ALICE.account_id, "actions": [fund]}))

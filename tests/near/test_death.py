@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.near.world import ALICE, NearWorld, intent
+from txmanager.chains.near import NearPolicy
 from txmanager.core.chain import Proof
 from txmanager.rpc import TimedOut
 
@@ -234,7 +235,7 @@ async def test_chunks_that_are_not_the_ones_asked_for_prove_nothing():
 
 
 async def test_a_deleted_key_proves_nothing_until_the_height_does():
-    world = NearWorld(validity=30)
+    world = NearWorld(validity=30, policy=NearPolicy(own_account=frozenset({"delete_key"})))
     _, [unsent] = await world.signed(1)
     mine = world.lane.split(":", 3)[3]
     gone = intent(

@@ -72,7 +72,7 @@ def as_json(signed: act.SignedDelegate) -> dict:
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "near.delegate"])
 def test_every_example_is_accepted_and_compiles(kind):
     for example in KINDS[kind].model_config["json_schema_extra"]["examples"]:
-        compile_intent(parse_payload(kind, example), LANE, NearPolicy())
+        compile_intent(parse_payload(kind, example), LANE, NearPolicy(own_account=frozenset({"add_key"})))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.near.world import ALICE, BOB, NearWorld, intent
-from txmanager.chains.near import near_api_account
+from txmanager.chains.near import NearPolicy, near_api_account
 from txmanager.chains.near.near_api_account import Account, TransactionError, ViewFunctionError, through
 from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Outcome
@@ -22,7 +22,7 @@ class Manager:
     """Executes each key once on the devnet, as the manager promises, and remembers the outcome."""
 
     def __init__(self) -> None:
-        self.world = NearWorld()
+        self.world = NearWorld(policy=NearPolicy(own_account=frozenset({"deploy_contract"})))
         self.done: dict[str, Outcome] = {}
 
     async def execute(self, pool, idempotency_key, *, kind, payload, timeout_s) -> Outcome:

@@ -77,6 +77,26 @@ def test_settings_are_frozen(write):
             "pools.main.policy.max_depost: unknown key in {path}; did you mean 'max_deposit'?",
         ),
         (
+            POOL + 'policy = { own_account = ["addkey"] }',
+            "pools.main.policy.own_account[0]: must be 'add_key', 'delete_key', 'delete_account', 'deploy_contract'",
+        ),
+        (
+            POOL + 'policy = { own_account = "add_key" }',
+            "pools.main.policy.own_account: must be a list",
+        ),
+        (
+            POOL + 'policy = { own_account = ["delete_account"], max_deposit = 5 }',
+            "pools.main.policy.own_account: delete_account gives the whole balance away, which max_deposit never",
+        ),
+        (
+            POOL + 'policy = { delegate_actions = ["delete_account"] }',
+            "pools.main.policy.delegate_actions[0]: must be 'add_key', 'create_account'",
+        ),
+        (
+            POOL + f'policy = {{ max_deposit = "{2**256}" }}',
+            "pools.main.policy.max_deposit: must be less than",
+        ),
+        (
             NETWORK.replace("url =", "dirct = true, url ="),
             "networks.test-net.rpc[0].dirct: unknown key in {path}; did you mean 'direct'?",
         ),
@@ -212,6 +232,7 @@ ALICE = "0x" + "aB" * 20
         ('[pools.a]\nnetwork = "e"\nkeyless = ["alice"]', "must be addresses"),
         (f'[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\nkeys = ["env:K"]', "cannot stand beside keys"),
         (f'[pools.a]\nnetwork = "n"\naccount = "a.near"\nkeyless = ["{ALICE}"]', "belongs to EVM pools"),
+        ('[pools.a]\nnetwork = "e"\n[pools.a.policy]\nown_account = ["add_key"]', "belongs to NEAR pools"),
         (
             f'[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\n[pools.b]\nnetwork = "e"\nkeyless = ["{ALICE.lower()}"]',
             "is in pool a of that chain, too",

@@ -20,7 +20,7 @@ import structlog
 from txmanager.api.problems import Forbidden, QuotaUsed, Unauthorized
 from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput
-from txmanager.core.kinds import Reading
+from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import check_name
 from txmanager.settings import TokenLimits, TokenSettings
 
@@ -134,13 +134,21 @@ class Caller:
     def check_reading(self, reading: Reading) -> None:
         """Hold what the payload does against the token's own limits, before anything is accepted."""
         limits = self.limits
+        if reading.own_account and "operate" not in self.scopes:
+            effects = ", ".join(sorted(reading.own_account))
+            raise Forbidden(
+                f"{effects} on the pool's own account needs the scope 'operate', which token {self.name!r} lacks",
+                field="Authorization",
+            )
         if limits.receivers is not None:
             for receiver in reading.receivers:
                 if not _listed(receiver, limits.receivers):
-                    raise Forbidden(f"token {self.name!r} may not act on {receiver}", field="receiver_id")
+                    what = 'create contracts ("create" is not in its receivers)'
+                    what = what if receiver == CREATE else f"act on {receiver}"
+                    raise Forbidden(f"token {self.name!r} may not {what}", field="receiver_id")
         if limits.max_deposit is not None and reading.deposit > limits.max_deposit:
             raise Forbidden(
-                f"{reading.deposit} is more than the {limits.max_deposit} that token {self.name!r} may spend at once",
+                f"{reading.spends} is more than the {limits.max_deposit} that token {self.name!r} may spend at once",
                 field="deposit",
             )
 

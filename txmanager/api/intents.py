@@ -21,7 +21,7 @@ from txmanager.api.problems import Forbidden, MissingKey
 from txmanager.api.records import record_bytes
 from txmanager.core.errors import InvalidInput, InvalidKey, NotFound, TxManagerError, Unavailable
 from txmanager.core.fingerprint import fingerprint
-from txmanager.core.kinds import Kind
+from txmanager.core.kinds import RESERVED_KEYS, Kind, Reading
 from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
 from txmanager.runtime.acceptor import Acceptor
 from txmanager.runtime.manager import TxManager
@@ -31,7 +31,6 @@ from txmanager.settings import ApiSettings
 T = TypeVar("T")
 _JSON: Header = (b"content-type", b"application/json")
 _REPLAYED: Header = (b"idempotency-replayed", b"true")
-_RESERVED = ("create:", "recovery:", "delegate:")
 _MAX_METADATA = 4096
 _YEAR_S = 366 * 24 * 3600
 
@@ -127,12 +126,13 @@ class Intents:
         kind = self._kinds.get(kind_name)
         if kind is None:
             raise InvalidInput("kind", f"{kind_name[:100]!r} is not one of {', '.join(self._kinds)}")
-        caller = call.caller
-        caller.check_kind(kind_name)
-        intent, own_key = self._read(call, caller, kind, payload, told)
-        if own_key is not None:
-            await self.within(self._manager.producer.alias(own_key, intent.fingerprint, intent.id))
-        submitted = await (self._pinned(intent, lane) if lane else self._acceptor.submit(intent))
+        intent, own_key, refusal = self._read(call, call.caller, kind, payload, told)
+        if refusal is None:
+            if own_key is not None:
+                await self.within(self._manager.producer.alias(own_key, intent.fingerprint, intent.id))
+            submitted = await (self._pinned(intent, lane) if lane else self._acceptor.submit(intent))
+        else:
+            submitted = await self._known(intent, own_key, refusal)
         record = submitted.record
         if submitted.replayed:
             self._metrics.replayed.labels(kind_name).inc()
@@ -150,23 +150,35 @@ class Intents:
             raise result
         return result
 
+    async def _known(self, intent: Intent, own_key: IntentId | None, refusal: TxManagerError) -> Submitted:
+        """What was accepted before stays accepted, whatever the rules are now; everything else is refused."""
+        asked = intent if own_key is None else replace(intent, id=own_key)
+        known = await self.within(self._manager.producer.replay(asked))
+        if known is None:
+            raise refusal
+        return known
+
     def _read(
         self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], told: Mapping[str, Json]
-    ) -> tuple[Intent, IntentId | None]:
-        """The intent to submit, and the caller's own key where it becomes an alias."""
+    ) -> tuple[Intent, IntentId | None, TxManagerError | None]:
+        """The intent to submit, the caller's own key where it becomes an alias, and why a new one is refused."""
         pool = self.pool_of(caller, told.get("pool"))
         tenant = caller.submits_for(call.query.get("tenant"))
         metadata = told.get("metadata") or {}
         if metadata and len(str(metadata)) > _MAX_METADATA:
             raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
-        reading = kind.read(pool, payload)
-        caller.check_reading(reading)
+        try:
+            reading = kind.read(pool, payload)
+        except InvalidInput:
+            caller.check_kind(kind.name)
+            raise
         given = self._given_key(call)
+        refusal = _refusal(caller, kind, reading, given)
         key = given or reading.derived_key
         if key is None:
-            raise MissingKey(f"{kind.name} needs a key: nothing in it says which request is a retry of which")
-        if given is not None and given != reading.derived_key and given.startswith(_RESERVED):
-            raise InvalidKey("Idempotency-Key", f"must not begin with {', '.join(_RESERVED)}: those keys are derived")
+            raise refusal or MissingKey(
+                f"{kind.name} needs a key: nothing in it says which request is a retry of which"
+            )
         exclusive = reading.identity is not None and reading.derived_key is not None
         intent = new_intent(
             key=reading.derived_key if exclusive and reading.derived_key else key,
@@ -179,10 +191,10 @@ class Intents:
             metadata=metadata,
         )
         if not exclusive:
-            return intent, None
+            return intent, None, refusal
         intent = replace(intent, fingerprint=fingerprint(kind.name, reading.identity))
         own = intent_id(key, pool, tenant)
-        return intent, own if own != intent.id else None
+        return intent, own if own != intent.id else None, refusal
 
     @staticmethod
     def _given_key(call: Call) -> str | None:
@@ -277,6 +289,18 @@ class Intents:
                 return await work
         except TimeoutError:
             raise Unavailable(f"the ledger did not answer within {self._settings.ledger_timeout_s:g} s") from None
+
+
+def _refusal(caller: Caller, kind: Kind, reading: Reading, given: str | None) -> TxManagerError | None:
+    """What the token's limits, the reserved keys or the pool's policy say against a new intent."""
+    try:
+        caller.check_kind(kind.name)
+        caller.check_reading(reading)
+    except Forbidden as refusal:
+        return refusal
+    if given is not None and given != reading.derived_key and given.startswith(RESERVED_KEYS):
+        return InvalidKey("Idempotency-Key", f"must not begin with {', '.join(RESERVED_KEYS)}: those keys are derived")
+    return reading.refusal
 
 
 class TypedSubmit:

@@ -25,9 +25,10 @@ from txmanager.api.nonce_shapes import (
     SendRequest,
     UnlockRequest,
 )
-from txmanager.core.errors import InvalidInput, NotFound, Unavailable
+from txmanager.api.problems import Forbidden
+from txmanager.core.errors import InvalidInput, NotFound, TxManagerError, Unavailable
 from txmanager.core.given import RAW_KEY, RAW_KIND, Given
-from txmanager.core.kinds import Reading
+from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import Json, Record, intent_id
 from txmanager.runtime.events import instant
 from txmanager.runtime.manager import TxManager
@@ -35,6 +36,7 @@ from txmanager.runtime.nonces import Nonces, Place
 from txmanager.runtime.tracking import Tracked, Watch, tracked
 
 _MAX_METADATA = 4096
+_NO_RESERVATION = "is required: POST /evm/address/nonce gives one with the number"
 
 
 class NonceRoutes:
@@ -103,23 +105,32 @@ class NonceRoutes:
         if len(str(metadata)) > _MAX_METADATA:
             raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
         place, given = self._nonces.read(told["networkId"], told["signedTransaction"], told.get("address"))
-        self._admit(caller, place)
-        receivers = frozenset({given.to} if given.to else ())
-        caller.check_reading(Reading({}, receivers, given.value))
+        caller.check_pool(place.pool.name)
         token = told.get("reservation") or told.get("lockId")
-        if token is None:
-            return self._sent(place, await self._known(place, given, call.tenant), replayed=True)
+        refusal = self._refusal(caller, place, given)
+        if refusal is not None or token is None:
+            refusal = refusal or InvalidInput("reservation", _NO_RESERVATION)
+            return self._sent(place, await self._known(place, given, call.tenant, refusal), replayed=True)
         submitted = await self._nonces.send(place, given, token, caller.submits_for(call.query.get("tenant")), metadata)
         counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
         counter.labels(RAW_KIND).inc()
         return self._sent(place, submitted.record, replayed=submitted.replayed)
 
-    async def _known(self, place: Place, given: Given, tenant: str) -> Record:
-        """Bytes that were accepted before need no reservation to be asked about."""
+    @staticmethod
+    def _refusal(caller: Caller, place: Place, given: Given) -> TxManagerError | None:
+        try:
+            caller.check_kind(RAW_KIND)
+            caller.check_reading(Reading({}, frozenset({given.to or CREATE}), given.value))
+        except Forbidden as refusal:
+            return refusal
+        return Nonces.refusal(place, given)
+
+    async def _known(self, place: Place, given: Given, tenant: str, refusal: TxManagerError) -> Record:
+        """Bytes that were accepted before need no reservation to be asked about, whatever the rules are now."""
         id = intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant)
         record = await self._nonces.within(self._manager.ledger.read(id))
-        if record is None:
-            raise InvalidInput("reservation", "is required: POST /evm/address/nonce gives one with the number")
+        if record is None or record.intent.kind != RAW_KIND:
+            raise refusal
         return record
 
     @staticmethod

@@ -111,6 +111,12 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     core.TxManagerError: Answer(500, "Unexpected error", _OPERATOR, "Unknown; ask for the record by its key."),
     core.InvalidInput: Answer(422, "Invalid request", "Correct the named field and send the request again."),
     core.InvalidKey: Answer(400, "Invalid Idempotency-Key", "Send 1 to 255 visible ASCII characters, such as a UUID."),
+    core.PolicyRefused: Answer(
+        422, "Refused by the pool's policy", "Ask for less, or ask the operator to widen the pool's policy."
+    ),
+    core.OwnAccountRefused: Answer(
+        403, "Acts on the pool's own account", "Ask the operator: the pool's policy must name it in own_account."
+    ),
     core.InvalidSettings: Answer(500, "Invalid configuration", "The operator corrects the named setting."),
     core.KeyReused: Answer(
         422,

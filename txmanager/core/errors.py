@@ -3,6 +3,8 @@
 TxManagerError
 ├── InvalidInput            the caller fixes the request; nothing was written
 │   ├── InvalidKey          the idempotency key breaks the rules
+│   ├── PolicyRefused       the pool's policy does not pay for it; a known key is answered all the same
+│   │   └── OwnAccountRefused   it would take over the pool's own account
 │   └── InvalidSettings     the configuration breaks the rules (exit code 2)
 ├── KeyReused               same key, other payload: the caller picks another key; nothing changed
 ├── NotFound                no such intent or lane
@@ -47,6 +49,14 @@ class InvalidInput(TxManagerError):
 
 class InvalidKey(InvalidInput):
     code = "invalid_idempotency_key"
+
+
+class PolicyRefused(InvalidInput):
+    code = "policy_refused"
+
+
+class OwnAccountRefused(PolicyRefused):
+    code = "own_account_refused"
 
 
 class InvalidSettings(InvalidInput):

@@ -10,7 +10,19 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from txmanager.core.errors import PolicyRefused
+from txmanager.core.given import RAW_KEY
 from txmanager.core.models import Json
+
+TOP_UP_KEY = "top-up:"
+"""Followed by the lane and a span of time: the idempotency key of a payment to a lane that runs low."""
+RESERVED_KEYS = ("create:", "recovery:", "delegate:", RAW_KEY, TOP_UP_KEY)
+"""How idempotency keys begin that are derived here; a caller's own must not, or it could take one before we need it."""
+CREATE = "create"
+"""What stands for the receiver of a transaction that creates a contract and so has none."""
+
+UNLIMITED = 1 << 256
+"""A deposit above every limit that can be configured: of what gives everything away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,15 @@ class Reading:
     identity: Mapping[str, Json] | None = None
     """Set where the payload is claimed under its derived key whatever key the caller brings, which becomes an alias:
     what the fingerprint is taken of, equal for every form of the same request."""
+    own_account: frozenset[str] = frozenset()
+    """The effects on the pool's own account, by name: they need more than the right to submit."""
+    refusal: PolicyRefused | None = None
+    """Why the pool's policy does not pay for it. Known keys are answered all the same."""
+
+    @property
+    def spends(self) -> str:
+        """The deposit, for people."""
+        return str(self.deposit) if self.deposit < UNLIMITED else "the whole balance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +55,4 @@ class Kind:
     name: str
     model: type[BaseModel]
     read: Callable[[str, Mapping[str, Json]], Reading]
-    """`read(pool, payload)`; raises `InvalidInput` naming the field."""
+    """`read(pool, payload)`; raises `InvalidInput` naming the field. What only the policy refuses is read."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from txmanager.core.errors import KeyReused
+from txmanager.core.kinds import TOP_UP_KEY
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Lane, intent_id, new_intent
 from txmanager.runtime.producer import Producer
@@ -61,4 +62,4 @@ class TopUps:
 
     @staticmethod
     def key(lane: str, span: int) -> str:
-        return f"top-up:{lane}:{span}"
+        return f"{TOP_UP_KEY}{lane}:{span}"

@@ -22,6 +22,7 @@ from txmanager.core.errors import (
     NonceConflict,
     NotAllowed,
     NotFound,
+    PolicyRefused,
     ReservationOver,
     TurnTaken,
     TxManagerError,
@@ -225,11 +226,15 @@ class Nonces:
         given = desk.chain.read(raw)  # type: ignore[arg-type]  # it checks what it is given
         if address is not None and desk.chain.address("address", address) != given.sender:
             raise InvalidInput("address", f"the bytes were signed by {given.sender}")
-        place = self.place(network, given.sender)
+        return self.place(network, given.sender), given
+
+    @staticmethod
+    def refusal(place: Place, given: Given) -> PolicyRefused | None:
+        """What the pool's policy says against accepting these bytes; bytes that were accepted stay so."""
         most = place.pool.max_value
-        if most is not None and given.value > most:
-            raise InvalidInput("value", f"is {given.value} wei; the pool's max_deposit allows {most}")
-        return place, given
+        if most is None or given.value <= most:
+            return None
+        return PolicyRefused("value", f"is {given.value} wei; the pool's max_deposit allows {most}")
 
     async def send(
         self, place: Place, given: Given, token: str, tenant: str, metadata: Mapping[str, Json] | None = None

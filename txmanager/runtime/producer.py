@@ -85,6 +85,12 @@ class Producer:
             await self._append([p for p in waiting if p.result is None])
         return [p.result if p.result is not None else _late(p) for p in progress]
 
+    async def replay(self, intent: Intent) -> Submitted | None:
+        """The record of a key that was accepted with this same fingerprint; None for every other key."""
+        p = _Progress(intent)
+        await self._replay(p)
+        return p.result if isinstance(p.result, Submitted) else None
+
     async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> None:
         """Bind a caller's own key to the key its payload implies, before that one is claimed."""
         answer = await self._ledger.alias(id, fingerprint, target)

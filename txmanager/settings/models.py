@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from txmanager.core.errors import InvalidInput, InvalidSettings
+from txmanager.core.kinds import UNLIMITED
 from txmanager.core.models import check_name
 from txmanager.core.seal import SealMode
 from txmanager.core.states import Status
@@ -37,10 +38,32 @@ def _name(value: str) -> str:
         raise ValueError(error.problem) from None
 
 
-Money = Annotated[int, BeforeValidator(_exact), Field(ge=0)]
+Money = Annotated[int, BeforeValidator(_exact), Field(ge=0, lt=UNLIMITED)]
 Name = Annotated[str, AfterValidator(_name)]
 Names = Annotated[frozenset[str], PlainSerializer(sorted)]
 Scope = Literal["submit", "read", "operate"]
+OwnAccountEffect = Literal[
+    "add_key",
+    "delete_key",
+    "delete_account",
+    "deploy_contract",
+    "function_call",
+    "stake",
+    "transfer_to_gas_key",
+    "withdraw_from_gas_key",
+]
+RelayedAction = Literal[
+    "add_key",
+    "create_account",
+    "delete_key",
+    "deploy_contract",
+    "function_call",
+    "stake",
+    "transfer",
+    "transfer_to_gas_key",
+    "withdraw_from_gas_key",
+]
+"""All but `delete_account`, which gives away more than any `delegate_max_deposit`."""
 
 
 class Part(BaseModel):
@@ -141,16 +164,19 @@ class HarmlessCallSettings(Part):
 
 
 class PolicySettings(Part):
-    """What a pool pays for. A list that is not given allows all; a number that is not given is the adapter's."""
+    """What a pool pays for. A number that is not given is the adapter's. A list that is not given allows all, but for
+    `own_account`, which then allows nothing, and `delegate_actions`: function calls and transfers."""
 
     delegate_senders: Names | None = None
     delegate_receivers: Names | None = None
     delegate_methods: Names | None = None
+    delegate_actions: Annotated[frozenset[RelayedAction], PlainSerializer(sorted)] | None = None
     delegate_max_deposit: Money | None = None
     delegate_max_gas: Money | None = None
     delegate_max_bytes: int | None = Field(default=None, ge=1)
     delegate_min_blocks_left: int | None = Field(default=None, ge=1)
     max_deposit: Money | None = None
+    own_account: Annotated[frozenset[OwnAccountEffect], PlainSerializer(sorted)] | None = None
     harmless_call: HarmlessCallSettings | None = None
     bump_after_s: float | None = Field(default=None, gt=0)
     bump_percent: int | None = Field(default=None, ge=10, le=1000)
@@ -160,6 +186,20 @@ class PolicySettings(Part):
     def patience(self) -> dict[str, float | int]:
         """EVM: what a lane does about what is late, as far as it is given."""
         return {name: getattr(self, name) for name in PATIENCE if name in self.model_fields_set}
+
+    def contradictions(self, where: str, chain: str) -> Iterator[InvalidSettings]:
+        if chain == "near":
+            for name in self.patience():
+                yield InvalidSettings(f"{where}.{name}", "belongs to EVM pools; remove it")
+        elif chain == "evm":
+            for name in ("own_account", "delegate_actions"):
+                if name in self.model_fields_set:
+                    yield InvalidSettings(f"{where}.{name}", "belongs to NEAR pools; remove it")
+        if "delete_account" in (self.own_account or ()) and self.max_deposit is not None:
+            yield InvalidSettings(
+                f"{where}.own_account",
+                "delete_account gives the whole balance away, which max_deposit never allows; remove one of the two",
+            )
 
 
 def _key_source(value: str) -> str:
@@ -226,8 +266,6 @@ class PoolSettings(Part):
                 yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
             if self.keyless:
                 yield InvalidSettings(f"{where}.keyless", "belongs to EVM pools; remove it")
-            for name in self.policy.patience():
-                yield InvalidSettings(f"{where}.policy.{name}", "belongs to EVM pools; remove it")
         elif network.chain == "evm":
             if self.account is not None:
                 yield InvalidSettings(f"{where}.account", "belongs to NEAR; an EVM key is its own address")
@@ -240,6 +278,8 @@ class PoolSettings(Part):
                 yield InvalidSettings(
                     f"{where}.window", f"must be at most {EVM_WINDOW}: nodes hold no more of an account"
                 )
+        if network is not None:
+            yield from self.policy.contradictions(f"{where}.policy", network.chain)
         if self.window > self.max_inflight:
             yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
         names = [webhook.name for webhook in self.webhooks]

@@ -26,7 +26,7 @@ from txmanager.chains.near.tracker import Tracker
 from txmanager.chains.near.transaction import Envelope, actions_of
 from txmanager.chains.near.verdicts import classify
 from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Unpriced, Verdict
-from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured
+from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured, OwnAccountRefused
 from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.rpc.endpoint import Endpoint
@@ -88,7 +88,8 @@ class NearChain:
 
     async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
         key, self._price = await self._key(lane), self._price or await self._purchase_price()
-        prepared: list[Prepared | Impossible | Unpriced] = [self._compile(lane, key, intent) for intent in intents]
+        policy = self._policy_of(lane)
+        prepared: list[Prepared | Impossible | Unpriced] = [self._compile(lane, key, i, policy) for i in intents]
         if any(intent.kind == _DELEGATE for intent in intents):  # only these ask the chain, so only these are awaited
             prepared = list(await asyncio.gather(*(self._check_delegate(lane, one) for one in prepared)))
         return prepared
@@ -209,15 +210,19 @@ class NearChain:
     async def gas_price(self) -> int:
         return await views.gas_price(self._ask)
 
+    async def prepare_own(self, lane: str, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
+        """For an operator at the key itself, who is not bound to what the pool does for its callers."""
+        return self._compile(lane, await self._key(lane), intent, policy)
+
     async def keys(self, account_id: str) -> dict[str, Mapping[str, Any]]:
         """Every access key of an account, by public key."""
         return await views.list_keys(self._ask, account_id)
 
     # parts
 
-    def _compile(self, lane: str, key: KeyView, intent: Intent) -> Prepared | Impossible:
+    def _compile(self, lane: str, key: KeyView, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
         try:
-            body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), self._policy_of(lane))
+            body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
             if key.permission is not None:
                 check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
         except InvalidInput as error:
@@ -299,4 +304,5 @@ class NearChain:
 
 def _impossible(intent: Intent, error: InvalidInput) -> Impossible:
     helps = intent.kind != _DELEGATE
-    return Impossible(failure("invalid_intent", str(error), new_key_helps=helps, field=error.field))
+    code = error.code if isinstance(error, OwnAccountRefused) else "invalid_intent"
+    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field))

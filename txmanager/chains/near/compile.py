@@ -7,11 +7,12 @@ import json
 from txmanager.chains.near import actions as act
 from txmanager.chains.near import intents
 from txmanager.chains.near.delegate_forms import read_delegate
-from txmanager.chains.near.limits import attached_deposit, check_actions, check_size
+from txmanager.chains.near.effects import check_own_account, deposit_at_risk, in_words, own_effects
+from txmanager.chains.near.limits import check_actions, check_size
 from txmanager.chains.near.names import LaneId, PublicKey, parent
 from txmanager.chains.near.policy import NearPolicy
 from txmanager.chains.near.transaction import call_bytes
-from txmanager.core.errors import InvalidInput
+from txmanager.core.errors import InvalidInput, PolicyRefused
 from txmanager.core.values import value
 
 
@@ -31,14 +32,30 @@ class Body:
 
 
 def compile_intent(payload: intents.Model, lane: LaneId, policy: NearPolicy) -> Body:
+    """What is signed, held to the pool's policy: the ledger that it came from is no authority."""
+    body = compile_body(payload, lane)
+    check_policy(body, effects_of(body, lane), lane, policy)
+    return body
+
+
+def compile_body(payload: intents.Model, lane: LaneId) -> Body:
     receiver_id, actions = _call(payload, lane)
     check_actions(actions)
-    deposit = attached_deposit(actions)
-    if policy.max_deposit is not None and deposit > policy.max_deposit:
-        raise InvalidInput("deposit", f"{deposit} yoctoNEAR; this pool spends at most {policy.max_deposit} at once")
     body = make_body(receiver_id, actions)
     check_size(body.receiver_bytes, body.action_bytes)
     return body
+
+
+def effects_of(body: Body, lane: LaneId) -> frozenset[str]:
+    return own_effects(body.receiver_id, body.actions, lane.account_id)
+
+
+def check_policy(body: Body, effects: frozenset[str], lane: LaneId, policy: NearPolicy) -> None:
+    """Raises `PolicyRefused`. What is special to delegates is `check_delegate`'s."""
+    if effects:
+        check_own_account(effects, lane.account_id, policy.own_account)
+    if policy.max_deposit is not None and (deposit := deposit_at_risk(body.actions)) > policy.max_deposit:
+        raise PolicyRefused("deposit", f"{in_words(deposit)}; this pool spends at most {policy.max_deposit} at once")
 
 
 def make_body(receiver_id: str, actions: tuple[act.Action, ...]) -> Body:

@@ -14,11 +14,12 @@ from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from txmanager.chains.near import actions as act
-from txmanager.chains.near.limits import attached_deposit, attached_gas
+from txmanager.chains.near.effects import deposit_at_risk, in_words, name_of
+from txmanager.chains.near.limits import attached_gas
 from txmanager.chains.near.names import b58_text
 from txmanager.chains.near.policy import KeyView, NearPolicy, allowed
 from txmanager.chains.near.transaction import delegate_digest
-from txmanager.core.errors import InvalidInput
+from txmanager.core.errors import InvalidInput, PolicyRefused
 
 
 def delegate_hash(signed: act.SignedDelegate) -> str:
@@ -43,29 +44,43 @@ def signature_holds(signed: act.SignedDelegate) -> bool:
 def check_delegate(signed: act.SignedDelegate, policy: NearPolicy, head: int, field: str = "signed_delegate") -> None:
     """Everything that needs only the delegate, the policy and the current height."""
     inner = signed.delegate
-    if not signature_holds(signed):
-        raise InvalidInput(f"{field}.signature", f"is not a signature of {inner.public_key} over this delegate action")
+    check_signature(signed, field)
     if inner.max_block_height < head + policy.delegate_min_blocks_left:
         raise InvalidInput(
             f"{field}.max_block_height",
             f"is {inner.max_block_height}, the chain is at {head}: it expires before it can run; sign a new delegate",
         )
+    check_delegate_policy(signed, policy, field)
+
+
+def check_signature(signed: act.SignedDelegate, field: str = "signed_delegate") -> None:
+    if not signature_holds(signed):
+        key = signed.delegate.public_key
+        raise InvalidInput(f"{field}.signature", f"is not a signature of {key} over this delegate action")
+
+
+def check_delegate_policy(signed: act.SignedDelegate, policy: NearPolicy, field: str = "signed_delegate") -> None:
+    """Raises `PolicyRefused` for what this relayer does not pay for."""
+    inner = signed.delegate
     if not allowed(inner.sender_id, policy.delegate_senders):
-        raise InvalidInput(f"{field}.sender_id", f"{inner.sender_id} may not use this relayer")
+        raise PolicyRefused(f"{field}.sender_id", f"{inner.sender_id} may not use this relayer")
     if not allowed(inner.receiver_id, policy.delegate_receivers):
-        raise InvalidInput(f"{field}.receiver_id", f"this relayer does not pay for calls to {inner.receiver_id}")
+        raise PolicyRefused(f"{field}.receiver_id", f"this relayer does not pay for calls to {inner.receiver_id}")
+    methods, relayed = policy.delegate_methods, policy.relayed_actions
     for index, action in enumerate(inner.actions):
-        methods = policy.delegate_methods
+        where, name = f"{field}.actions[{index}]", name_of(action)
+        if name not in relayed:
+            raise PolicyRefused(where, f"this relayer does not pay for {name}, only for {', '.join(sorted(relayed))}")
         if methods is not None and isinstance(action, act.FunctionCall) and action.method_name not in methods:
-            raise InvalidInput(f"{field}.actions[{index}]", f"this relayer does not pay for {action.method_name!r}")
-    deposit, gas, size = attached_deposit(inner.actions), attached_gas(inner.actions), len(signed.encode())
-    for name, value, limit in (
-        ("deposit", deposit, policy.delegate_max_deposit),
-        ("gas", gas, policy.delegate_max_gas),
-        ("bytes", size, policy.delegate_max_bytes),
+            raise PolicyRefused(where, f"this relayer does not pay for {action.method_name!r}")
+    deposit, gas, size = deposit_at_risk(inner.actions), attached_gas(inner.actions), len(signed.encode())
+    for asked, value, limit in (
+        (in_words(deposit), deposit, policy.delegate_max_deposit),
+        (f"{gas} gas", gas, policy.delegate_max_gas),
+        (f"{size} bytes", size, policy.delegate_max_bytes),
     ):
         if value > limit:
-            raise InvalidInput(f"{field}.actions", f"ask the relayer for {value} ({name}); it pays at most {limit}")
+            raise PolicyRefused(f"{field}.actions", f"ask the relayer for {asked}; it pays at most {limit}")
 
 
 def check_delegate_nonce(signed: act.SignedDelegate, key: KeyView | None, field: str = "signed_delegate") -> None:

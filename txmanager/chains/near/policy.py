@@ -35,6 +35,8 @@ class NearPolicy:
     delegate_senders: frozenset[str] | None = None
     delegate_receivers: frozenset[str] | None = None
     delegate_methods: frozenset[str] | None = None
+    delegate_actions: frozenset[str] | None = None
+    """Which actions a delegate may hold. Not given: function calls, and transfers unless `delegate_methods` is."""
     delegate_max_deposit: int = 1_000
     """yoctoNEAR of *ours* that a user's delegate may attach: enough for one-yocto assertions, no more."""
     delegate_max_gas: int = 300 * TGAS
@@ -43,6 +45,14 @@ class NearPolicy:
     max_deposit: int | None = None
     """yoctoNEAR that any one intent may spend beside gas."""
     harmless_call: HarmlessCall | None = None
+    own_account: frozenset[str] = frozenset()
+    """Effects on the pool's own account that are allowed, by the names of `effects.OWN_ACCOUNT_EFFECTS`."""
+
+    @property
+    def relayed_actions(self) -> frozenset[str]:
+        if self.delegate_actions is not None:
+            return self.delegate_actions
+        return frozenset({"function_call"} if self.delegate_methods is not None else {"function_call", "transfer"})
 
 
 @value(frozen=True, slots=True)

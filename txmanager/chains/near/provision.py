@@ -14,11 +14,13 @@ from typing import Any
 from txmanager.chains.near.actions import CallPermission
 from txmanager.chains.near.chain import NearChain
 from txmanager.chains.near.names import LaneId
-from txmanager.core.chain import Impossible, Prepared
+from txmanager.chains.near.policy import NearPolicy
+from txmanager.core.chain import Impossible
 from txmanager.core.errors import NotAllowed, Unavailable
 from txmanager.core.models import Json, Outcome, Purpose, new_intent
 from txmanager.core.states import Status
 
+_ADDING_KEYS = NearPolicy(own_account=frozenset({"add_key"}))
 _POLL_S = 0.5
 _PATIENCE_S = 60.0
 _ROUNDS = 100
@@ -92,9 +94,9 @@ async def _add(
 ) -> Outcome:
     payload = {"receiver_id": account_id, "actions": [_action(key, permission) for key in keys]}
     intent = new_intent(key="provision", pool="provision", kind="near.transaction", payload=payload)
-    [ready] = await chain.prepare(lane, [intent])
-    if not isinstance(ready, Prepared):
-        raise NotAllowed(str(ready.error["message"]) if isinstance(ready, Impossible) else ready.message)
+    ready = await chain.prepare_own(lane, intent, _ADDING_KEYS)
+    if isinstance(ready, Impossible):
+        raise NotAllowed(str(ready.error["message"]))
     view = await chain.nonce(lane)
     [attempt] = await chain.sign(lane, [ready], view.next_nonce, Purpose.FIRST, 0)
     refusal = (await chain.probe(lane, attempt)).message

@@ -10,14 +10,15 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from txmanager.chains.near import actions as act
 from txmanager.chains.near.borsh import U64_MAX, U128_MAX
-from txmanager.chains.near.compile import compile_intent
-from txmanager.chains.near.delegates import check_delegate, delegate_hash
+from txmanager.chains.near.compile import Body, check_policy, compile_body, effects_of
+from txmanager.chains.near.delegates import check_delegate_policy, check_signature, delegate_hash
+from txmanager.chains.near.effects import ACTION_NAMES, OWN_ACCOUNT_EFFECTS, deposit_at_risk
 from txmanager.chains.near.intents import CreateAccount, Delegate, Model, Recovery, parse_payload
-from txmanager.chains.near.limits import MAX_TRANSACTION_BYTES, attached_deposit
+from txmanager.chains.near.limits import MAX_TRANSACTION_BYTES
 from txmanager.chains.near.names import LaneId, PublicKey
 from txmanager.chains.near.policy import NearPolicy
+from txmanager.core.errors import PolicyRefused
 from txmanager.core.kinds import Reading
 from txmanager.core.models import Json
 
@@ -34,7 +35,13 @@ class PoolRules:
 
 
 ELSEWHERE = PoolRules(
-    policy=NearPolicy(delegate_max_deposit=U128_MAX, delegate_max_gas=U64_MAX, delegate_max_bytes=MAX_TRANSACTION_BYTES)
+    policy=NearPolicy(
+        delegate_actions=ACTION_NAMES,
+        delegate_max_deposit=U128_MAX,
+        delegate_max_gas=U64_MAX,
+        delegate_max_bytes=MAX_TRANSACTION_BYTES,
+        own_account=OWN_ACCOUNT_EFFECTS,
+    )
 )
 """A pool whose settings we do not have: its own workers hold it to its policy."""
 
@@ -42,24 +49,36 @@ ELSEWHERE = PoolRules(
 def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     model = parse_payload(kind, payload)
     lane = LaneId("", rules.account or _unknown_account(model), _ANY_KEY)
-    body = compile_intent(model, lane, rules.policy)
-    if body.delegate is not None:
-        return _read_delegate(body.delegate, rules.policy)
-    receivers, deposit = frozenset({body.receiver_id}), attached_deposit(body.actions)
-    return Reading(payload, receivers, deposit, _derived_key(model))
-
-
-def _read_delegate(signed: act.SignedDelegate, policy: NearPolicy) -> Reading:
-    # the height is the lane's business: as far below as the policy asks for, expiry never strikes here
-    check_delegate(signed, policy, -policy.delegate_min_blocks_left)
+    body = compile_body(model, lane)
+    signed = body.delegate
+    if signed is not None:
+        check_signature(signed)
+    own, deposit = effects_of(body, lane), deposit_at_risk(body.actions)
+    refusal = _refusal(body, own, lane, rules.policy)
+    if signed is None:
+        receivers = frozenset({body.receiver_id})
+        return Reading(payload, receivers, deposit, _derived_key(model), own_account=own, refusal=refusal)
     digest = delegate_hash(signed)
     return Reading(
         payload={"signed_delegate": base64.b64encode(signed.encode_bare()).decode()},
         receivers=frozenset({signed.delegate.receiver_id}),
-        deposit=attached_deposit(signed.delegate.actions),
+        deposit=deposit,
         derived_key=f"delegate:{digest}",
         identity={"delegate": digest},
+        own_account=own,
+        refusal=refusal,
     )
+
+
+def _refusal(body: Body, own: frozenset[str], lane: LaneId, policy: NearPolicy) -> PolicyRefused | None:
+    """A delegate's expiry is left to the lane, which knows the height."""
+    try:
+        check_policy(body, own, lane, policy)
+        if body.delegate is not None:
+            check_delegate_policy(body.delegate, policy)
+    except PolicyRefused as refusal:
+        return refusal
+    return None
 
 
 def _derived_key(model: Model) -> str | None:
