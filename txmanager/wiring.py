@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -18,6 +19,7 @@ from txmanager.chains.evm.transaction import TransactionSigner
 from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules
 from txmanager.chains.near.reading import read as read_near
+from txmanager.chains.panel import origin
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidInput, InvalidSettings
@@ -260,7 +262,22 @@ def _near(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -
     facts = NETWORKS.get(name) or NearNetwork()
     if network.finality is not None:
         facts = NearNetwork(facts.validity_blocks, facts.epoch_blocks, str(network.finality))
-    return NearChain(name, endpoints(name, network), signers, policies=policies, settings=facts), lanes
+    chain = NearChain(
+        name, endpoints(name, network), signers, policies=policies, settings=facts, **_agreement(name, network)
+    )
+    return chain, lanes
+
+
+def _agreement(name: str, network: NetworkSettings) -> dict[str, Any]:
+    """How many nodes must agree on what. Endpoints of one host count as one where nodes tell no key of their own."""
+    hosts = {origin(endpoint.name) for endpoint in endpoints(name, network)}
+    if network.chain == "evm" and network.agreement is not None and network.agreement > len(hosts):
+        raise InvalidSettings(
+            f"networks.{name}.agreement", f"is {network.agreement}, but rpc has {len(hosts)} different hosts"
+        )
+    if network.chain == "evm" and network.agreement_for_done and len(hosts) < 2:
+        raise InvalidSettings(f"networks.{name}.agreement_for_done", "needs endpoints of two different hosts")
+    return {"agreement": network.agreement, "agreement_for_done": network.agreement_for_done}
 
 
 def _policy(pool: PoolSettings, chain: Chain) -> Policy:
@@ -354,6 +371,7 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
         max_values=max_values,
         bumps=bumps,
         keyless=keyless,
+        **_agreement(name, network),
     )
     return chain, lanes
 

@@ -96,6 +96,9 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
 
 
 class World(Strikes):
+    agreement = 1
+    """How many nodes must say what ends an intent without an effect. Nodes do not lie here."""
+
     def __init__(self, plan: Plan, loop: VirtualLoop, history: History) -> None:
         self.plan, self.loop, self.history = plan, loop, history
         self.rng = random.Random(f"world:{plan.seed}")
@@ -207,7 +210,7 @@ class World(Strikes):
         rpc = SimRpc(self.nodes, self.faults, self.history, plan.nodes, rng, self._pause_current)
         lanes = LANES[: self.served]
         signers = dict(zip(lanes, SIGNERS, strict=False))
-        chain = NearChain("sim", (), signers, settings=settings, rpc=rpc, rng=rng)
+        chain = NearChain("sim", (), signers, settings=settings, rpc=rpc, rng=rng, agreement=self.agreement)
         policy = Policy(
             window=plan.window, max_inflight=plan.max_inflight, include_within_ms=4000, hold_after_ms=plan.hold_after_ms
         )

@@ -7,7 +7,7 @@ each verdict has one reaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -109,6 +109,8 @@ class Impossible:
     """The intent can never succeed: it fails alone, before anything is signed."""
 
     error: Mapping[str, Json]
+    told: bool = False
+    """It rests on what a node said (a simulation, a key, a height), not on the payload alone."""
 
 
 @value(frozen=True, slots=True)
@@ -124,12 +126,44 @@ class NonceView:
 
 
 @value(frozen=True, slots=True)
+class Readings:
+    """One lane as several nodes see it. What would stop the lane needs `needed` of them."""
+
+    by_node: Mapping[str, NonceView]
+    needed: int = 1
+
+    def say(self, it: Callable[[NonceView], bool]) -> bool:
+        return sum(map(it, self.by_node.values())) >= self.needed
+
+    @property
+    def next_nonce(self) -> int:
+        """The highest one that as many nodes as must agree have reached."""
+        return sorted((view.next_nonce for view in self.by_node.values()), reverse=True)[self.needed - 1]
+
+    @property
+    def answers(self) -> dict[str, Json]:
+        return {node: str(view.next_nonce) for node, view in self.by_node.items()}
+
+
+@value(frozen=True, slots=True)
+class Doubt:
+    """What different nodes said of one attempt, when that is not enough to end its intent."""
+
+    about: Literal["outcome", "death"]
+    answers: Mapping[str, Json]
+    """By node; what a node that did not answer was asked for is told, too."""
+    conflict: bool
+    """They contradict each other. Otherwise too few of them said it yet."""
+
+
+@value(frozen=True, slots=True)
 class Sighting:
     """Where a hash was seen. `unknown` proves nothing; only `final` carries an outcome that may be stored."""
 
     where: Literal["unknown", "pending", "included", "final"]
     outcome: Outcome | None = None
     height: int | None = None
+    doubt: Doubt | None = None
 
 
 UNSEEN = Sighting("unknown")
@@ -154,6 +188,11 @@ class Chain(Protocol):
 
     async def nonce(self, lane: str) -> NonceView:
         """The final state of the lane's key. A missing key raises `KeyMissing`, it is never nonce 0."""
+        ...
+
+    async def readings(self, lane: str, first: NonceView) -> Readings:
+        """The same of as many different nodes as must agree before a lane is stopped; `first` alone where one node is
+        enough. `Unavailable` when too few of them answer."""
         ...
 
     async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:

@@ -173,6 +173,8 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
             if outcome.tx_hash != attempt.hash or outcome.nonce != attempt.nonce:
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             return Settle(outcome, "a hash of the intent is final")
+    if seen.sightings and (hold := _disputed(record, seen, policy, now)) is not None:
+        return hold
     if seen.sightings and any(_on_chain(a, seen) for a in effects):
         return Wait("included, not final yet")
     deaths: dict[str, Mapping[str, Json]] = {}
@@ -187,6 +189,23 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
             return _decide_given(record, alive[0], seen, policy, now)
         return _decide_alive(record, alive, seen, policy, traits, now)
     return _end_given(record, deaths) if given else _decide_dead(record, seen, policy, deaths)
+
+
+def _disputed(record: Record, seen: Observation, policy: Policy, now: int) -> Hold | None:
+    """Nodes that contradict each other, or too few of them for too long: a person decides whom to believe. It is looked
+    up all the same, and settles by itself once they agree."""
+    if record.status is Status.HELD:
+        return None
+    for attempt in record.effects:
+        sighting = seen.sightings.get(attempt.name)
+        if sighting is None or sighting.doubt is None:
+            continue
+        evidence = {"attempt": attempt.name, "about": sighting.doubt.about, "nodes": dict(sighting.doubt.answers)}
+        if sighting.doubt.conflict:
+            return Hold("nodes_disagree", evidence)
+        if now - attempt.signed_at >= policy.hold_after_ms:
+            return Hold("not_confirmed", evidence)
+    return None
 
 
 def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]]) -> Step:

@@ -6,6 +6,7 @@ Roots, proofs and signatures are placeholders of the right shape; everything a c
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from . import fees
 from .model import Block
@@ -126,7 +127,7 @@ def status_view(network: Network, view: View) -> JSON:
         },
         "validator_account_id": None,
         "validator_public_key": None,
-        "node_public_key": "ed25519:" + b58(network.chain.genesis.hash),
+        "node_public_key": "ed25519:" + b58(sha256(network.chain.genesis.hash + bytes([view.node])).digest()),
         "node_key": None,
         "uptime_sec": int((network.now - oldest.timestamp_ms) / 1000),
     }

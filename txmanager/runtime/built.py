@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from txmanager.core.chain import Chain, Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Unpriced
+from txmanager.core.chain import Chain, Impossible, NonceView, Prepared, Proof, Readings, SendReply, Sighting, Unpriced
 from txmanager.core.errors import TxManagerError
 from txmanager.core.funds import Cost
 from txmanager.core.models import Attempt, Intent, IntentId, Json, Purpose, failure
@@ -147,6 +147,9 @@ class BuildingChain:
 
     async def nonce(self, lane: str) -> NonceView:
         return await self._chain.nonce(lane)
+
+    async def readings(self, lane: str, first: NonceView) -> Readings:
+        return await self._chain.readings(lane, first)
 
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         return await self._chain.replace(lane, prepared, previous, now)

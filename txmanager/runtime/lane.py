@@ -307,7 +307,8 @@ class OwnedLane:
     async def _first_baseline(self) -> None:
         view = await self._nonce()
         if view is not None:
-            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, view.next_nonce))
+            readings = await self.insist(lambda: self.chain.readings(self.id, view))
+            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, readings.next_nonce))
             self._adopt(replace(self.lane, cursor=self.cursor, baseline=self.cursor))
 
     async def _check_chain(self) -> None:
@@ -318,13 +319,29 @@ class OwnedLane:
         used = view.next_nonce - 1
         evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.lane.landed)}
         self.gaps.see(view)
-        if view.next_nonce > self.cursor:
-            await self.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
-        elif self.chain.traits.overtaking_kills:
-            ours = {a.nonce for f in self.flights for a in f.record.attempts}
-            known = max(self.lane.landed if self.lane.landed is not None else -1, (self.lane.baseline or 0) - 1)
-            if used > known and used not in ours:
-                await self.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
+        ours = {a.nonce for f in self.flights for a in f.record.attempts}
+        known = max(self.lane.landed if self.lane.landed is not None else -1, (self.lane.baseline or 0) - 1)
+
+        def foreign(seen: NonceView) -> bool:
+            stranger = seen.next_nonce - 1 > known and seen.next_nonce - 1 not in ours
+            return seen.next_nonce > self.cursor or (self.chain.traits.overtaking_kills and stranger)
+
+        await self.insist(lambda: self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence))
+
+    async def _quarantine_if(
+        self, wrong: Callable[[NonceView], bool], view: NonceView, cause: QuarantineCause, evidence: Mapping[str, Json]
+    ) -> None:
+        """One node alone stops no lane: as many as must agree have to see it."""
+        if not wrong(view):
+            return
+        readings = await self.chain.readings(self.id, view)
+        if readings.needed > 1:
+            evidence = {**evidence, "nodes": readings.answers}
+        if readings.say(wrong):
+            await self.quarantine(cause, evidence)
+        else:
+            self.context.metrics.disagreements.labels(self.id, cause.value).inc()
+            self.log.error("nodes disagree; the lane goes on", cause=cause.value, evidence=evidence)
 
     async def _nonce(self) -> NonceView | None:
         try:
@@ -406,13 +423,22 @@ class OwnedLane:
         except (Unavailable, Busy, KeyMissing):
             return
         self.gaps.see(view)
-        if view.next_nonce > self.cursor and self.lane.cursor is not None and not self.lane.keyless:
-            evidence = {"chain_nonce": str(view.next_nonce - 1), "cursor": str(self.cursor)}
-            await self.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
-        # A settled nonce that the chain would take again. A node that lags says so, too: its height tells.
-        if nonce >= 0 and view.height >= height and view.next_nonce <= nonce:
-            evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": str(view.next_nonce - 1)}
-            await self.quarantine(QuarantineCause.REORG_BEYOND_FINALITY, evidence)
+
+        def foreign(seen: NonceView) -> bool:
+            return seen.next_nonce > self.cursor and self.lane.cursor is not None and not self.lane.keyless
+
+        def undone(seen: NonceView) -> bool:
+            """A settled nonce that the chain would take again. A node that lags says so, too: its height tells."""
+            return nonce >= 0 and seen.height >= height and seen.next_nonce <= nonce
+
+        used = str(view.next_nonce - 1)
+        try:
+            evidence = {"chain_nonce": used, "cursor": str(self.cursor)}
+            await self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence)
+            evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": used}
+            await self._quarantine_if(undone, view, QuarantineCause.REORG_BEYOND_FINALITY, evidence)
+        except (Unavailable, Busy) as error:  # too few nodes say so: the next look asks again
+            self.log.warning("not confirmed", error=str(error))
 
     async def _reclaim(self, chain_nonce: int) -> None:
         """Keyless: numbers that a reorg took back from somebody else go to the next caller."""
@@ -432,7 +458,7 @@ class OwnedLane:
         if chain is not None:
             # Above all that was signed, where gaps are harmless: what used those nonces is vouched for. Where they
             # block, what the chain has used is, and the cursor stays where it is.
-            baseline = chain.next_nonce
+            baseline = (await self.insist(lambda: self.chain.readings(self.id, chain))).next_nonce
             if not self.chain.traits.gaps_block:
                 baseline = max(baseline, self.cursor + 1)
             self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))

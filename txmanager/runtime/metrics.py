@@ -34,6 +34,8 @@ class Metrics:
         self.stalled = self._gauge("stalled", "1 while the ledger or every node is away: nothing is sent")
         self.fenced = self._counter("fenced_writes", "Writes refused because another owner holds the lane")
         self.quarantines = self._counter("quarantines", "Lanes quarantined, by reason", "reason")
+        self.unconfirmed = self._gauge("unconfirmed", "Intents whose end too few nodes confirm, or that they dispute")
+        self.disagreements = self._counter("disagreements", "Nodes contradicted each other, by what about", "about")
         self.holds = self._counter("holds", "Intents held, by reason", "reason")
         self.retired = Counter("txmanager_retired", "Final records moved to their homes", registry=self.registry)
 

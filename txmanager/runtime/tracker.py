@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from txmanager.core.chain import Proof, Verdict
+from txmanager.core.chain import UNSEEN, Doubt, Proof, Verdict
 from txmanager.core.decide import (
     Hold,
     Kill,
@@ -44,6 +44,8 @@ class Tracker:
         self._pause_s = _QUICK_S
         self._probing: asyncio.Task[None] | None = None
         self._funds_at = 0
+        self._doubted = 0
+        """How many attempts the last look found too few nodes for, or nodes that contradict each other."""
 
     async def run(self) -> None:
         try:
@@ -122,12 +124,32 @@ class Tracker:
         if not wanted:
             return False
         pairs = [(flight.record.intent, attempt) for flight, attempt in wanted]
-        changed = False
+        changed, doubted = False, 0
         for (flight, attempt), seen in zip(wanted, await lane.chain.look_up(lane.id, pairs), strict=True):
-            if seen.where != flight.where(attempt):
-                flight.sightings[attempt.name] = seen
+            before = flight.sightings.get(attempt.name, UNSEEN)
+            if seen.where != before.where:
                 changed = True
+            elif seen.doubt is before.doubt:
+                continue
+            flight.sightings[attempt.name] = seen
+            if seen.doubt is not None:
+                doubted += 1
+                self._note_doubt(flight, attempt, before.doubt, seen.doubt)
+        if doubted or self._doubted:  # the usual look has none
+            self._doubted = doubted
+            lane.context.metrics.unconfirmed.labels(lane.id).set(doubted)
         return changed
+
+    def _note_doubt(self, flight: Flight, attempt: Attempt, before: Doubt | None, now: Doubt) -> None:
+        """Waiting for another node shows: always in the metric, and in the log once for each thing that nodes say."""
+        if before is not None and (before.about, before.conflict) == (now.about, now.conflict):
+            return
+        told = {"intent": str(flight.record.id), "hash": attempt.hash, "about": now.about, "nodes": now.answers}
+        if now.conflict:
+            self._lane.context.metrics.disagreements.labels(self._lane.id, now.about).inc()
+            self._lane.log.error("nodes disagree", **told)
+        else:
+            self._lane.log.warning("waiting for another node to say the same", **told)
 
     def _decide(self) -> list[tuple[Flight, Step]]:
         lane = self._lane

@@ -134,8 +134,17 @@ class NetworkSettings(Part):
     chain_id: int | None = Field(default=None, ge=1)
     preset: Literal["ethereum", "polygon", "arbitrum", "optimism", "base", "hedera", "anvil"] | None = None
     fees: FeeSettings = FeeSettings()
+    agreement: int | None = Field(default=None, ge=1)
+    agreement_for_done: bool = False
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        agreement = min(2, len(self.rpc)) if self.agreement is None else self.agreement
+        if agreement > len(self.rpc):
+            yield InvalidSettings(
+                f"{where}.agreement", f"is {agreement}, but rpc has {len(self.rpc)}: add endpoints of other nodes"
+            )
+        if self.agreement_for_done and agreement < 2:
+            yield InvalidSettings(f"{where}.agreement_for_done", "needs an agreement of at least 2 nodes")
         if self.chain == "near":
             if self.finality is not None and self.finality not in NEAR_FINALITIES:
                 yield InvalidSettings(f"{where}.finality", f"must be one of {', '.join(NEAR_FINALITIES)}")

@@ -91,7 +91,7 @@ class ReservingWorld(World):
 
     async def _work(self, seat: _Seat, process: Process) -> None:
         rng = random.Random(f"{process.name}:{self.seed}")
-        chain = EvmChain(CHAIN_ID, (), settings=self.network, keyless=LANES, rpc=SimRpc(self, rng))
+        chain = EvmChain(CHAIN_ID, (), settings=self.network, keyless=LANES, rpc=SimRpc(self, rng), agreement=1)
         worker = Worker(
             self.ledger,
             {lane: Service(self._spec(lane), chain, self.policy) for lane in self.lanes},

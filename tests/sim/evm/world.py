@@ -103,6 +103,9 @@ class _Owed:
 
 
 class World:
+    agreement = 1
+    """How many nodes must say what ends an intent without an effect. Nodes do not lie here."""
+
     def __init__(self, seed: int, loop: VirtualLoop, verbose: bool) -> None:
         self.seed, self.loop = seed, loop
         self.rng = random.Random(f"evm:{seed}")
@@ -283,7 +286,12 @@ class World:
     async def _work(self, seat: _Seat, process: Process) -> None:
         rng = random.Random(f"{process.name}:{self.seed}")
         chain = EvmChain(
-            CHAIN_ID, (), dict(zip(LANES, SIGNERS, strict=True)), settings=self.network, rpc=SimRpc(self, rng)
+            CHAIN_ID,
+            (),
+            dict(zip(LANES, SIGNERS, strict=True)),
+            settings=self.network,
+            rpc=SimRpc(self, rng),
+            agreement=self.agreement,
         )
         worker = Worker(
             self.ledger,

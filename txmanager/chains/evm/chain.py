@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from typing import Any
 
+from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.evm.fees import FeeOracle, bump, capped, number, price_for
 from txmanager.chains.evm.given import given_attempt, prepare_given
 from txmanager.chains.evm.intents import KINDS
@@ -31,7 +33,19 @@ from txmanager.chains.evm.transaction import (
     read_raw,
     sign_any,
 )
-from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Unpriced, Verdict
+from txmanager.chains.panel import Panel, origin
+from txmanager.core.chain import (
+    Impossible,
+    NonceView,
+    Prepared,
+    Proof,
+    Readings,
+    SendReply,
+    Sighting,
+    Traits,
+    Unpriced,
+    Verdict,
+)
 from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs
 from txmanager.core.funds import Cost, Funds, Purse
 from txmanager.core.given import RAW_KIND, Quote
@@ -57,13 +71,15 @@ class EvmChain:
         keyless: Collection[str] = (),
         rpc: JsonRpc | None = None,
         rng: random.Random | None = None,
+        agreement: int | None = None,
+        agreement_for_done: bool = False,
     ) -> None:
         """`signers`, `max_values` (wei an intent may move) and `bumps` (percent a replacement adds, where that is more
         than the network's) are by lane id; the callers hold the keys of `keyless` lanes. `rpc` replaces
-        the HTTP transport."""
+        the HTTP transport. `agreement`: how many nodes must say what ends an intent without an effect; two where there
+        are two."""
         self.chain_id = chain_id
         self.settings = settings or preset(None, chain_id)
-        self.rpc: JsonRpc = rpc if rpc is not None else HttpRpc(endpoints, rng)
         self._lanes: dict[str, LaneId] = {}
         self._signers = {lane: self._checked(lane, signer) for lane, signer in (signers or {}).items()}
         self._max_values = dict(max_values or {})
@@ -71,11 +87,25 @@ class EvmChain:
         for lane in self._keyless & set(self._signers):
             raise InvalidSettings("keyless", f"lane {lane} has a key here; an address cannot be both")
         self._bumps = dict(bumps or {})
+        self._ask_of(rpc if rpc is not None else HttpRpc(endpoints, rng))
+        different = len({origin(node.name) for node in self.rpc.nodes})
+        panel, count = Panel(self.rpc, self._alone), needed(agreement, different)
+        self._agreement = Agreement(panel, count, for_done=agreement_for_done)
+
+    def _ask_of(self, rpc: JsonRpc) -> None:
+        """Everything that is learned from nodes belongs to those that told it."""
+        self.rpc = rpc
         self._fees = FeeOracle(self._ask, self.settings)
         self._tracker = Tracker(self.rpc, self.settings.finality)
         self._broadcaster = Broadcaster(self.rpc)
         self._strikes: dict[str, int] = {}
         self._same_chain: set[str] = set()
+
+    def _alone(self, rpc: JsonRpc) -> EvmChain:
+        one = copy(self)
+        one._agreement = Agreement()
+        one._ask_of(rpc)
+        return one
 
     # what the worker asks
 
@@ -86,11 +116,20 @@ class EvmChain:
         return (intent.kind in KINDS or intent.kind == RAW_KIND) and intent.version <= INTENT_VERSION
 
     async def nonce(self, lane: str) -> NonceView:
+        return await self._agreement.nonce(self._nonce, lane)
+
+    async def readings(self, lane: str, first: NonceView) -> Readings:
+        return await self._agreement.readings(lane, first)
+
+    async def _nonce(self, lane: str) -> NonceView:
         await self._check_chain_id()
         head, count, balance = await self._tracker.head_and_count(self._lane(lane), lane)
         return NonceView(count, head.number, balance, Funds((Purse("account", balance),), head.number))
 
     async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
+        return await self._agreement.prepare(self._prepare, lane, intents)
+
+    async def _prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
         if lane in self._keyless:
             return [prepare_given(intent, self._lane(lane)) for intent in intents]
         base_fee, market = await self._fees.read()
@@ -144,20 +183,34 @@ class EvmChain:
         return _attempt(job, signed, Purpose.NOOP, _later(now, previous))
 
     async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
-        return await self._broadcaster.send(lane, attempts)
+        replies = await self._broadcaster.send(lane, attempts)
+        if replies and not replies[-1].verdict.sent:
+            refused = attempts[len(replies) - 1]
+            replies[-1] = await self._agreement.weigh_reply(lane, refused, replies[-1])
+        return replies
 
     async def probe(self, lane: str, attempt: Attempt) -> SendReply:
         """A plain send validates already, so asking why is sending again; it also brings back what a pool dropped."""
+        return await self._agreement.probe(self._probe, lane, attempt)
+
+    async def _probe(self, lane: str, attempt: Attempt) -> SendReply:
         replies = await self._broadcaster.send(f"{lane}/probe", [attempt])
         return replies[0] if replies else SendReply(Verdict.UNAVAILABLE, "no node answered")
 
     async def look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
-        return await self._tracker.look_up(lane, self._lane(lane), attempts) if attempts else []
+        return await self._agreement.look_up(self._look_up, lane, attempts) if attempts else []
+
+    async def _look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
+        return await self._tracker.look_up(lane, self._lane(lane), attempts)
 
     async def prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[Proof | None]:
-        return await self._tracker.prove_dead(lane, self._lane(lane), attempts) if attempts else []
+        return await self._agreement.prove_dead(self._prove_dead, lane, attempts) if attempts else []
+
+    async def _prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[Proof | None]:
+        return await self._tracker.prove_dead(lane, self._lane(lane), attempts)
 
     async def close(self) -> None:
+        await self._agreement.close()
         await self._broadcaster.close()
         await self.rpc.close()
 

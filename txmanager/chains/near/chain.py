@@ -10,8 +10,10 @@ import asyncio
 import base64
 import random
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
+from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.near import views
 from txmanager.chains.near.actions import FunctionCall, Transfer
 from txmanager.chains.near.compile import Body, compile_intent, make_body
@@ -25,14 +27,26 @@ from txmanager.chains.near.policy import NETWORKS, KeyView, NearNetwork, NearPol
 from txmanager.chains.near.tracker import Tracker
 from txmanager.chains.near.transaction import Envelope, actions_of
 from txmanager.chains.near.verdicts import classify
-from txmanager.core.chain import Impossible, NonceView, Prepared, Proof, SendReply, Sighting, Traits, Unpriced, Verdict
+from txmanager.chains.panel import Panel
+from txmanager.core.chain import (
+    Impossible,
+    NonceView,
+    Prepared,
+    Proof,
+    Readings,
+    SendReply,
+    Sighting,
+    Traits,
+    Unpriced,
+    Verdict,
+)
 from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured, OwnAccountRefused
 from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.http import HttpRpc
-from txmanager.rpc.protocol import JsonRpc
+from txmanager.rpc.protocol import JsonRpc, Node
 from txmanager.signing.signer import Signer
 
 _PROBE_TIMEOUT_S = 15.0
@@ -53,15 +67,25 @@ class NearChain:
         settings: NearNetwork | None = None,
         rpc: JsonRpc | None = None,
         rng: random.Random | None = None,
+        agreement: int | None = None,
+        agreement_for_done: bool = False,
     ) -> None:
-        """`signers` and `policies` are by lane id. `rpc` replaces the HTTP transport that `endpoints` describe."""
+        """`signers` and `policies` are by lane id. `rpc` replaces the HTTP transport that `endpoints` describe.
+        `agreement`: how many nodes must say what ends an intent without an effect; two where there are two."""
         self.network = network
         self.settings = settings or NETWORKS.get(network) or NearNetwork()
-        self.rpc: JsonRpc = rpc if rpc is not None else HttpRpc(endpoints, rng)
         self._policy = policy or NearPolicy()
         self._policies = dict(policies or {})
         self._lanes: dict[str, LaneId] = {}
         self._envelopes = {lane: self._envelope(lane, signer) for lane, signer in (signers or {}).items()}
+        self._ask_of(rpc if rpc is not None else HttpRpc(endpoints, rng))
+        panel = Panel(self.rpc, self._alone, _node_key)
+        count = needed(agreement, len(self.rpc.nodes))
+        self._agreement = Agreement(panel, count, for_done=agreement_for_done)
+
+    def _ask_of(self, rpc: JsonRpc) -> None:
+        """Everything that is learned from nodes belongs to those that told it."""
+        self.rpc = rpc
         self._permissions: dict[str, KeyView] = {}
         self._head = FinalHead(self._ask, self.settings.head_fresh_s, self.settings.head_max_age_s)
         self._tracker = Tracker(self.rpc, self.settings.finality, patience_s=5.0)
@@ -69,12 +93,24 @@ class NearChain:
         self._facts: Facts | None = None
         self._price: int | None = None
 
+    def _alone(self, rpc: JsonRpc) -> NearChain:
+        one = copy(self)
+        one._agreement = Agreement()
+        one._ask_of(rpc)
+        return one
+
     # what the worker asks
 
     def serves(self, intent: Intent) -> bool:
         return intent.kind in KINDS and intent.version <= INTENT_VERSION
 
     async def nonce(self, lane: str) -> NonceView:
+        return await self._agreement.nonce(self._nonce, lane)
+
+    async def readings(self, lane: str, first: NonceView) -> Readings:
+        return await self._agreement.readings(lane, first)
+
+    async def _nonce(self, lane: str) -> NonceView:
         named = self._lane(lane)
         key = await views.view_lane(self._asking(lane), named, views.FINAL)
         if key is None:
@@ -87,6 +123,9 @@ class NearChain:
         return NonceView(key.nonce + 1, key.height, balance, read_funds(key, account))
 
     async def prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
+        return await self._agreement.prepare(self._prepare, lane, intents)
+
+    async def _prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
         key, self._price = await self._key(lane), self._price or await self._purchase_price()
         policy = self._policy_of(lane)
         prepared: list[Prepared | Impossible | Unpriced] = [self._compile(lane, key, i, policy) for i in intents]
@@ -151,6 +190,7 @@ class NearChain:
             else:
                 replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {str(answer)[:80]!r} to {attempt.hash}"))
             if not replies[-1].verdict.sent:
+                replies[-1] = await self._agreement.weigh_reply(lane, attempt, replies[-1])
                 break
         return replies
 
@@ -167,6 +207,9 @@ class NearChain:
         return key
 
     async def probe(self, lane: str, attempt: Attempt) -> SendReply:
+        return await self._agreement.probe(self._probe, lane, attempt)
+
+    async def _probe(self, lane: str, attempt: Attempt) -> SendReply:
         params = {"signed_tx_base64": base64.b64encode(attempt.raw).decode(), "wait_until": "INCLUDED"}
         try:
             await self.rpc.call("send_tx", params, group=f"{lane}/probe", timeout=_PROBE_TIMEOUT_S)
@@ -175,12 +218,19 @@ class NearChain:
         return SendReply(Verdict.ACCEPTED)
 
     async def look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
-        return await self._tracker.look_up(lane, self._lane(lane), attempts) if attempts else []
+        return await self._agreement.look_up(self._look_up, lane, attempts) if attempts else []
+
+    async def _look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
+        return await self._tracker.look_up(lane, self._lane(lane), attempts)
 
     async def prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[Proof | None]:
-        return await self._prover.prove(lane, self._lane(lane), attempts) if attempts else []
+        return await self._agreement.prove_dead(self._prove_dead, lane, attempts) if attempts else []
+
+    async def _prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[Proof | None]:
+        return await self._prover.prove(lane, self._lane(lane), attempts)
 
     async def close(self) -> None:
+        await self._agreement.close()
         await self._head.close()
         await self.rpc.close()
 
@@ -223,10 +273,13 @@ class NearChain:
     def _compile(self, lane: str, key: KeyView, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
         try:
             body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
+        except InvalidInput as error:
+            return _impossible(intent, error, told=False)
+        try:
             if key.permission is not None:
                 check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
         except InvalidInput as error:
-            return _impossible(intent, error)
+            return _impossible(intent, error, told=True)
         return Prepared(intent, body, worst_cost(body.actions, self._price or PURCHASE_PRICE))
 
     async def _check_delegate(
@@ -242,7 +295,7 @@ class NearChain:
             theirs = await views.view_key(self._asking(lane), inner.sender_id, str(inner.public_key), views.OPTIMISTIC)
             check_delegate_nonce(signed, theirs)
         except InvalidInput as error:
-            return _impossible(prepared.intent, error)
+            return _impossible(prepared.intent, error, told=True)
         return prepared
 
     async def _key(self, lane: str) -> KeyView:
@@ -302,7 +355,15 @@ class NearChain:
         return ask
 
 
-def _impossible(intent: Intent, error: InvalidInput) -> Impossible:
+def _impossible(intent: Intent, error: InvalidInput, *, told: bool) -> Impossible:
     helps = intent.kind != _DELEGATE
     code = error.code if isinstance(error, OwnAccountRefused) else "invalid_intent"
-    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field))
+    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field), told)
+
+
+async def _node_key(node: Node) -> str | None:
+    """Behind a balancer the key is whoever's turn it was, so only a direct node has one."""
+    if not node.direct:
+        return None
+    key = views.mapping(await node.call("status", []), "a status").get("node_public_key")
+    return key if isinstance(key, str) else None
