@@ -307,9 +307,18 @@ class OwnedLane:
     async def _first_baseline(self) -> None:
         view = await self._nonce()
         if view is not None:
-            readings = await self.insist(lambda: self.chain.readings(self.id, view))
-            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, readings.next_nonce))
+            first = await self._confirmed(view)
+            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, first))
             self._adopt(replace(self.lane, cursor=self.cursor, baseline=self.cursor))
+
+    async def _confirmed(self, view: NonceView) -> int:
+        """The next nonce as several nodes see it: a number that one invents would leave the lane out of order for ever.
+        Where only one answers, its word has to do: a node that is gone must not keep a lane from starting."""
+        try:
+            return (await self.chain.readings(self.id, view)).next_nonce
+        except (Unavailable, Busy) as error:
+            self.log.warning("a nonce that one node told is taken", nonce=str(view.next_nonce), error=str(error))
+            return view.next_nonce
 
     async def _check_chain(self) -> None:
         """A nonce on chain that none of our attempts explains is foreign use or lost data."""
@@ -458,7 +467,7 @@ class OwnedLane:
         if chain is not None:
             # Above all that was signed, where gaps are harmless: what used those nonces is vouched for. Where they
             # block, what the chain has used is, and the cursor stays where it is.
-            baseline = (await self.insist(lambda: self.chain.readings(self.id, chain))).next_nonce
+            baseline = await self._confirmed(chain)
             if not self.chain.traits.gaps_block:
                 baseline = max(baseline, self.cursor + 1)
             self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))
