@@ -260,16 +260,49 @@ async def test_cancel_and_resolve_leave_the_operators_word_in_the_ledger(valkey9
 
 
 def test_a_new_token_fits_its_hash_and_the_configuration(tmp_path):
-    said = command(tmp_path, "tokens", "new", "shop", "--scope", "submit", "--scope", "read")
-    token, _, toml = said.stdout.partition("\n")
+    limits = ["--pool", "relay", "--kind", "near.transfer", "--kind", "evm.raw"]
+    limits += ["--receiver", "*.shop.near", "--max-deposit", "5"]
+    said = command(tmp_path, "tokens", "new", "shop", "--scope", "submit", "--scope", "read", *limits)
+    token, toml = said.stderr.splitlines()[-1], said.stdout
+    assert token.startswith("txm_")
+    assert token not in toml
     [entry] = tomllib.loads(toml)["api"]["tokens"]
+    assert entry["limits"]["kinds"] == ["near.transfer", "evm.raw"]
     assert entry["sha256"] == hashlib.sha256(token.encode()).hexdigest()
     assert entry["scopes"] == ["submit", "read"]
-    (tmp_path / "txmanager.toml").write_text(toml)
+    pool = '[networks.n]\nchain = "near"\nrpc = [{ url = "http://127.0.0.1:1" }]\n[pools.relay]\nnetwork = "n"\n'
+    (tmp_path / "txmanager.toml").write_text(f'{pool}account = "a.near"{toml}')  # no line break before it
     assert command(tmp_path, "config", "check").returncode == 0
     assert command(tmp_path, "tokens", "hash", stdin=f"{token}\n").stdout == f"{entry['sha256']}\n"
     assert command(tmp_path, "tokens", "hash", stdin="short\n").returncode == 2
     assert command(tmp_path, "tokens", "new", "no spaces").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("", "--pool, --kind, --receiver, --max-deposit: must be given"),
+        ("--pool p --kind near.transfer --receiver a.near", "--max-deposit: must be given"),
+        ("--scope read", "--pool: must be given"),
+        ("--pool p --kind near.steal --receiver a.near --max-deposit 1", "--kind: 'near.steal' is not one of near."),
+        ("--pool p --kind any --receiver a$b --max-deposit 1", "--receiver: 'a$b' is no account"),
+        ("--pool p --kind any --receiver any --max-deposit 1.5", "--max-deposit: must be a whole number"),
+        ("--pool p --pool any --kind any --receiver any --max-deposit 1", "--pool: any cannot stand beside"),
+        ("--pool p --kind any --receiver any --max-deposit any --tenant a/b", "--tenant: "),
+    ],
+)
+def test_a_token_without_limits_is_made_only_on_request(tmp_path, options, says):
+    said = command(tmp_path, "tokens", "new", "shop", *options.split())
+    assert (said.returncode, said.stdout) == (2, "")
+    assert says in said.stderr
+    assert "txm_" not in said.stderr
+
+
+def test_lifted_limits_are_not_written_and_warned_about(tmp_path):
+    said = command(tmp_path, "tokens", "new", "ops", "--scope", "operate", "--pool", "any", "--tenant", "*")
+    [entry] = tomllib.loads(said.stdout)["api"]["tokens"]
+    assert (entry["scopes"], entry["tenant"], entry.get("limits")) == (["operate"], "*", None)
+    assert "Warning: pools of this token are not limited" in said.stderr
 
 
 def test_commands_without_a_reachable_ledger_are_one_sentence(tmp_path):

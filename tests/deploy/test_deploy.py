@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from tests.servers import Server
+from txmanager.api.auth import Gate
 from txmanager.api.metrics import ApiMetrics
 from txmanager.cli import app
 from txmanager.ledger.redis.checks import inspect
@@ -106,6 +108,29 @@ def test_the_configuration_loads_and_writes_no_secret():
         "file:/etc/txmanager/keys/relayer.json",
     )
     assert "password" not in text
+
+
+def test_the_documented_command_makes_a_configuration_that_loads_and_holds_no_token(tmp_path):
+    """The command line of compose.yml, run as it stands there."""
+    shutil.copytree(DEPLOY / "config", tmp_path / "config")
+    comments = "\n".join(line[1:] for line in (DEPLOY / "compose.yml").read_text().splitlines() if line[:1] == "#")
+    found = re.search(r"txmanager tokens new .*?>> config/txmanager\.toml", comments, re.DOTALL)
+    assert found
+    script = f'txmanager() {{ "{sys.executable}" -m txmanager "$@"; }}\n{found[0]}'
+    made = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert made.stdout == ""
+    token = made.stderr.splitlines()[-1]
+    config = tmp_path / "config/txmanager.toml"
+    assert token not in config.read_text()
+    api = next(told for told in environments() if "TXMANAGER__API__HOST" in told)
+    settings = load(config, api)
+    assert settings.api.public
+    [written] = settings.api.tokens
+    limits = written.limits
+    assert (limits.pools, limits.kinds, limits.max_deposit) == ({"relayer"}, {"near.function_call"}, 0)
+    assert limits.receivers == {"app.example.testnet"}
+    header = {b"authorization": f"Bearer {token}".encode()}
+    assert Gate(settings.api.tokens).admit(header, "127.0.0.1").name == "shop"
 
 
 def test_every_program_that_is_started_is_a_command():

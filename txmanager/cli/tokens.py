@@ -1,9 +1,14 @@
-"""`txmanager tokens new|hash`: bearer tokens for the API. The configuration holds their hashes, nobody the tokens."""
+"""`txmanager tokens new|hash`: bearer tokens for the API. The configuration holds their hashes, nobody the tokens.
+
+The lines for the configuration go to stdout, so that `>>` makes a file that loads; the token itself goes to stderr.
+A new token can do what was named and no more: a limit that is lifted was lifted by a word.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import sys
 from enum import StrEnum
@@ -12,7 +17,16 @@ from typing import Annotated
 import typer
 
 from txmanager.core.errors import InvalidInput
+from txmanager.core.given import RAW_KIND
+from txmanager.core.kinds import CREATE, UNLIMITED
 from txmanager.core.models import check_name
+
+ANY = "any"
+"""Instead of a value: this limit is lifted."""
+COINS_ONLY = """\
+# max_deposit counts the chain's own coin. A call that moves tokens (ERC-20, NEP-141) attaches next to none of it:
+# what a caller may do with tokens is decided by `receivers`, which names the contracts that may be called."""
+_RECEIVER = re.compile(r"(\*\.)?[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 
 app = typer.Typer(help="Tokens for the API.", no_args_is_help=True)
 
@@ -26,15 +40,96 @@ class Scope(StrEnum):
 @app.command()
 def new(
     name: Annotated[str, typer.Argument(help="Who will use it; shown in logs.")],
-    scope: Annotated[list[Scope] | None, typer.Option(help="What it may do (repeat the option).")] = None,
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="What it may do (repeat the option).", show_default="submit and read")
+    ] = None,
+    pool: Annotated[list[str] | None, typer.Option(help=f"A pool it may use (repeat), or {ANY}.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A kind of intent it may ask for, such as near.transfer (repeat), or {ANY}."),
+    ] = None,
+    receiver: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An account, *.suffix or address it may pay and call (repeat; "
+            f'"{CREATE}" allows creating EVM contracts), or {ANY}.'
+        ),
+    ] = None,
+    max_deposit: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The most that one intent may spend, in yoctoNEAR or wei, beside fees and tokens; or {ANY}."
+        ),
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whose keys and records it shares.")] = None,
+    per_second: Annotated[float | None, typer.Option(min=0.001, help="Requests per second.")] = None,
 ) -> None:
-    """Make a token: shown once on stdout's first line, its hash as lines for the configuration."""
+    """Make a token. Its lines for the configuration go to stdout, the token itself, shown only now, to stderr.
+
+    A token that may submit needs --pool, --kind, --receiver and --max-deposit. The deposit is counted in the chain's
+    own coin: a call that moves tokens (ERC-20, NEP-141) passes any limit, so name the contracts with --receiver.
+    """
     check_name("NAME", name)
+    scopes = scope or [Scope.SUBMIT, Scope.READ]
+    given = {"pools": pool, "kinds": kind, "receivers": receiver, "max_deposit": max_deposit}
+    _check_limits(given, scopes)
     token = f"txm_{secrets.token_urlsafe(32)}"
-    scopes = [member.value for member in scope or [Scope.SUBMIT, Scope.READ]]
-    typer.echo(token)
-    typer.echo("\n# Keep the token above; it is shown only now. For the configuration of the API:", err=True)
-    typer.echo(f'[[api.tokens]]\nname = {json.dumps(name)}\nsha256 = "{_digest(token)}"\nscopes = {json.dumps(scopes)}')
+    lines = ["[[api.tokens]]", f"name = {json.dumps(name)}", f'sha256 = "{_digest(token)}"']
+    lines.append(f"scopes = {json.dumps([member.value for member in scopes])}")
+    if tenant is not None:
+        lines.append(f"tenant = {json.dumps(tenant if tenant == '*' else check_name('--tenant', tenant))}")
+    limited = {name: value for name, value in given.items() if value and value not in (ANY, [ANY])}
+    if limited or per_second is not None:
+        lines.append("[api.tokens.limits]")
+    lines += [f"per_second = {per_second:g}"] if per_second is not None else []
+    for limit, value in limited.items():
+        lines += [COINS_ONLY] if limit == "max_deposit" else []
+        lines.append(f"{limit} = {json.dumps(value)}")
+    # A file that ends without a line break must not swallow the first line.
+    typer.echo("\n" + "\n".join(lines))
+    open_ended = [limit for limit, value in given.items() if value in (ANY, [ANY])]
+    if open_ended:
+        typer.echo(f"Warning: {', '.join(open_ended)} of this token are not limited.", err=True)
+    typer.echo(f"The token of {name}, shown only now; the configuration holds its hash:\n{token}", err=True)
+
+
+def _check_limits(given: dict[str, list[str] | str | None], scopes: list[Scope]) -> None:
+    options = {"pools": "--pool", "kinds": "--kind", "receivers": "--receiver", "max_deposit": "--max-deposit"}
+    needed = options if Scope.SUBMIT in scopes else {"pools": "--pool"}
+    missing = [option for limit, option in needed.items() if not given[limit]]
+    if missing:
+        raise InvalidInput(
+            ", ".join(missing), f"must be given, so that the token is limited; {ANY} instead of a value lifts a limit"
+        )
+    for limit, value in given.items():
+        for one in [value] if isinstance(value, str) else value or ():
+            if one == ANY and value not in (ANY, [ANY]):
+                raise InvalidInput(options[limit], f"{ANY} cannot stand beside other values")
+            if one != ANY:
+                _CHECKS[limit](options[limit], one)
+
+
+def _check_kind(option: str, kind: str) -> None:
+    # Imported here: `--help` should not wait for the chains' libraries.
+    from txmanager.chains.evm import KINDS as EVM_KINDS
+    from txmanager.chains.near import KINDS as NEAR_KINDS
+
+    known = [*NEAR_KINDS, *EVM_KINDS, RAW_KIND]
+    if kind not in known:
+        raise InvalidInput(option, f"{kind!r} is not one of {', '.join(known)}")
+
+
+def _check_receiver(option: str, receiver: str) -> None:
+    if not _RECEIVER.fullmatch(receiver):
+        raise InvalidInput(option, f"{receiver!r} is no account, *.suffix or address")
+
+
+def _check_deposit(option: str, deposit: str) -> None:
+    if not (deposit.isascii() and deposit.isdigit() and int(deposit) < UNLIMITED):
+        raise InvalidInput(option, f"must be a whole number of yoctoNEAR or wei, or {ANY}")
+
+
+_CHECKS = {"pools": check_name, "kinds": _check_kind, "receivers": _check_receiver, "max_deposit": _check_deposit}
 
 
 @app.command("hash")

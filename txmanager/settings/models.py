@@ -38,6 +38,11 @@ def _name(value: str) -> str:
         raise ValueError(error.problem) from None
 
 
+def _one_form(names: frozenset[str]) -> frozenset[str]:
+    """EVM addresses are compared in lower case, whatever their checksum says."""
+    return frozenset(name.lower() if name.startswith("0x") else name for name in names)
+
+
 Money = Annotated[int, BeforeValidator(_exact), Field(ge=0, lt=UNLIMITED)]
 Name = Annotated[str, AfterValidator(_name)]
 Names = Annotated[frozenset[str], PlainSerializer(sorted)]
@@ -355,7 +360,7 @@ class TokenLimits(Part):
     burst: int | None = Field(default=None, ge=1)
     pools: Names | None = None
     kinds: Names | None = None
-    receivers: Names | None = None
+    receivers: Annotated[Names, AfterValidator(_one_form)] | None = None
     max_deposit: Money | None = None
 
 
