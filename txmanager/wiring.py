@@ -282,12 +282,15 @@ def _agreement(name: str, network: NetworkSettings) -> dict[str, Any]:
 
 def _policy(pool: PoolSettings, chain: Chain) -> Policy:
     if not isinstance(chain, EvmChain):
-        return Policy(window=pool.window, max_inflight=pool.max_inflight)
+        return Policy(window=pool.window, max_inflight=pool.max_inflight, max_result_bytes=pool.max_result_bytes)
     facts, policy = chain.settings, pool.policy
     if pool.keyless:
         # No window: the bytes that everything waits for may come last.
         return Policy(
-            window=KEYLESS_WINDOW, max_inflight=KEYLESS_WINDOW, include_within_ms=int(facts.resend_after_s * 1000)
+            window=KEYLESS_WINDOW,
+            max_inflight=KEYLESS_WINDOW,
+            include_within_ms=int(facts.resend_after_s * 1000),
+            max_result_bytes=pool.max_result_bytes,
         )
     return Policy(
         window=min(pool.window, facts.window),
@@ -296,6 +299,7 @@ def _policy(pool: PoolSettings, chain: Chain) -> Policy:
         replace_after_ms=int((policy.bump_after_s or facts.replace_after_s) * 1000),
         cancel_after_ms=None if policy.cancel_after_s is None else int(policy.cancel_after_s * 1000),
         fill_after_ms=int((policy.fill_after_s or FILL_AFTER_S) * 1000),
+        max_result_bytes=pool.max_result_bytes,
     )
 
 

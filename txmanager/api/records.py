@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from txmanager.core.bounds import bounded
 from txmanager.core.models import Attempt, Json, Lane, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.runtime.events import instant
@@ -116,7 +118,11 @@ def record_json(record: Record) -> dict[str, Json]:
 
 
 def record_bytes(record: Record) -> bytes:
-    return orjson.dumps(record_json(record))
+    try:
+        return orjson.dumps(record_json(record))
+    except TypeError:  # a result that an older release stored, deeper than JSON writers go
+        assert record.outcome is not None
+        return orjson.dumps(record_json(replace(record, outcome=bounded(record.outcome))))
 
 
 def _attempt_json(attempt: Attempt) -> dict[str, Json]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
+from txmanager.core.bounds import MAX_RESULT_BYTES
 from txmanager.core.chain import UNSEEN, Proof, SendReply, Sighting, Traits, Verdict
 from txmanager.core.kills import OVERDUE_WORDS, Doom, KillCause, doom_of
 from txmanager.core.models import Attempt, Json, Outcome, Purpose, Record, failure
@@ -37,6 +38,8 @@ class Policy:
     hold_after_ms: int = 24 * 3600 * 1000
     """An attempt neither landed nor proven dead by then needs an operator."""
     max_resigns: int = 3
+    max_result_bytes: int = MAX_RESULT_BYTES
+    """What is kept of a transaction's result and error, in bytes."""
 
 
 @value(frozen=True, slots=True)

@@ -43,8 +43,12 @@ def call_function(work: Work, action: FunctionCall) -> None:
     work.gas_burnt += burn
     work.call_gas += burn
     if value is not Promised:
-        work.value = b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
+        work.value = b"" if value is None else _written(value)
         work.answered_by = None
+
+
+def _written(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
 
 
 def _resolve(account: Account, contract_id: str, method_name: str) -> Callable[..., Any]:

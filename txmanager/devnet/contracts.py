@@ -6,6 +6,7 @@ A contract is a table of Python methods, found by the hash of the code deployed 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable
@@ -171,7 +172,7 @@ def _ft_metadata(_call: Call, _args: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# counter: one number, and a method that always fails
+# counter: one number, a method that always fails, one that says what it is told
 
 
 def _add(step: int) -> Method:
@@ -190,6 +191,13 @@ def _reset(call: Call, _args: dict[str, Any]) -> None:
 
 def _fail(_call: Call, args: dict[str, Any]) -> None:
     raise Panic(str(args.get("message", "asked to fail")))
+
+
+def _echo(call: Call, args: dict[str, Any]) -> bytes:
+    """Whatever bytes the caller likes, and as many words as it likes: a contract's answer is its own business."""
+    for _ in range(int(args.get("logs", 0))):
+        call.log(str(args.get("log", "")))
+    return base64.b64decode(str(args.get("value_base64", "")), validate=True)
 
 
 def _count(call: Call, _args: dict[str, Any]) -> int:
@@ -216,6 +224,7 @@ _CONTRACTS: dict[str, dict[str, Method]] = {
         "decrement": _add(-1),
         "reset": _reset,
         "fail": _fail,
+        "echo": _echo,
         "get_num": _count,
         "get_count": _count,
     },

@@ -39,7 +39,7 @@ def decode(name: str, body: bytes, first: int, count: int) -> list[Json | RpcFai
         told = None
     if not isinstance(told, list):
         raise NoBatches(f"{name}: answered a batch with something else")
-    by_id = {one.get("id"): one for one in told if isinstance(one, dict)}
+    by_id = {one["id"]: one for one in told if isinstance(one, dict) and type(one.get("id")) is int}
     answers: list[Json | RpcFailure] = []
     for number in range(first, first + count):
         one = by_id.get(number)

@@ -11,9 +11,15 @@ RpcFailure (an `Unavailable`: retry the same call)
 
 from __future__ import annotations
 
-from typing import Any
+import reprlib
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from txmanager.core.errors import Unavailable
+from txmanager.core.errors import TxManagerError, Unavailable
+
+T = TypeVar("T")
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 8, 16, 16, 200, 200
 
 
 class RpcFailure(Unavailable):
@@ -60,6 +66,26 @@ class RpcError(RpcFailure):
         self.info = cause["info"] if isinstance(cause.get("info"), dict) else {}
         self.data = told.get("data")
         self.status = status
-        self.message = str(told.get("message", ""))[:300] if told else str(error)[:300]
-        detail = str(self.data)[:300] if self.data is not None else self.message
+        self.message = shown(told.get("message", "") if told else error)
+        detail = shown(self.data) if self.data is not None else self.message
         super().__init__(f"{self.cause or self.name or f'error {self.number}'}: {detail}")
+
+
+def shown(value: Any, limit: int = 300) -> str:
+    """The beginning of whatever a node said: as deep or as large as it likes, it costs no more than its beginning."""
+    if isinstance(value, str):
+        return value[:limit]
+    try:
+        return _SHORT.repr(value)[:limit]
+    except Exception as error:  # an integer of more digits than Python writes, for one
+        return f"({type(error).__name__})"
+
+
+def read_answer(read: Callable[[Any], T], answer: Any) -> T:
+    """Whatever goes wrong while a node's answer is read is that node's fault: its `BadAnswer`, and nobody's break."""
+    try:
+        return read(answer)
+    except TxManagerError:
+        raise
+    except Exception as error:
+        raise BadAnswer(f"an answer that cannot be read ({type(error).__name__}): {shown(answer, 80)}") from error

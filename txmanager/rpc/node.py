@@ -19,7 +19,7 @@ from txmanager.rpc import batch as batches
 from txmanager.rpc.batch import Call
 from txmanager.rpc.connection import Closed, Connection, Response, connect
 from txmanager.rpc.endpoint import Breaker, Endpoint
-from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut
+from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut, shown
 from txmanager.rpc.protocol import Json, ask_apart
 
 _PER_GROUP = 16
@@ -307,7 +307,7 @@ class HttpNode:
         if response.status != 200 or "result" not in answer:
             raise BadAnswer(f"{self.name}: HTTP {response.status} with neither result nor error")
         if answer.get("id") != number:
-            raise BadAnswer(f"{self.name}: answered request {str(answer.get('id'))[:40]} instead of {number}")
+            raise BadAnswer(f"{self.name}: answered request {shown(answer.get('id'), 40)} instead of {number}")
         return answer["result"]
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from txmanager.core.bounds import bounded
 from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
 from txmanager.core.decide import Kill, Replace, Resign
 from txmanager.core.errors import NotOurs, OutOfFunds, Refused, RolledBack, TxManagerError
@@ -321,13 +322,14 @@ class Sender:
         if not failed:
             return
         lane = self._lane
-        batch = [
-            Settlement(t.intent.id, t.life, t.stream_id, Outcome(Status.FAILED, error=error)) for t, error in failed
-        ]
+        batch = [Settlement(t.intent.id, t.life, t.stream_id, self._failed(error)) for t, error in failed]
         for (entry, _), item, answer in zip(failed, batch, await lane.settle(batch), strict=False):
             if answer.word == "settled":
                 lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
                 lane.context.retire(_record(lane.id, entry, Status.QUEUED).ended(item.outcome, (), answer.at))
+
+    def _failed(self, error: dict[str, Json]) -> Outcome:
+        return bounded(Outcome(Status.FAILED, error=error), self._lane.policy.max_result_bytes)
 
     # -- later attempts
 
@@ -450,7 +452,7 @@ class Sender:
     async def _fail_dead(self, flight: Flight, order: Resign, error: dict[str, Json]) -> None:
         """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
         lane, record = self._lane, flight.record
-        item = Settlement(record.id, record.life, record.stream_id, Outcome(Status.FAILED, error=error), order.deaths)
+        item = Settlement(record.id, record.life, record.stream_id, self._failed(error), order.deaths)
         if await lane.settle([item]):
             lane.flights.remove(record.id)
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from txmanager.core.bounds import bounded
 from txmanager.core.chain import UNSEEN, Doubt, Proof, Verdict
 from txmanager.core.decide import (
     Hold,
@@ -167,6 +168,9 @@ class Tracker:
         if not ends:
             return False
         lane = self._lane
+        # What a contract or a node said is cut to size: it must not keep a final transaction from ending its intent.
+        most = lane.policy.max_result_bytes
+        ends = [(f, replace(step, outcome=bounded(step.outcome, most))) for f, step in ends]
         batch = [
             Settlement(f.record.id, f.record.life, f.record.stream_id, step.outcome, step.deaths) for f, step in ends
         ]

@@ -265,6 +265,7 @@ class PoolSettings(Part):
     window: int = Field(default=16, ge=1, le=10_000)
     max_inflight: int = Field(default=128, ge=1, le=100_000)
     queue_limit: int = Field(default=1_000_000, ge=1)
+    max_result_bytes: int = Field(default=8_192, ge=1_024, le=1_048_576)
     policy: PolicySettings = PolicySettings()
     webhooks: tuple[WebhookSettings, ...] = ()
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from txmanager.chains.evm.network import EvmNetwork
 from txmanager.chains.evm.transaction import DYNAMIC, Fees
-from txmanager.rpc.errors import BadAnswer, RpcError
+from txmanager.rpc.errors import BadAnswer, RpcError, shown
 
 Ask = Callable[[str, Any], Awaitable[Any]]
 _NO_SUCH_METHOD = -32601
+_WORD = len("0x") + 64
+"""No quantity of the machine is larger than its word."""
 
 
 def raised(value: int, percent: int) -> int:
@@ -56,11 +58,11 @@ def price_for(fees: Fees, base_fee: int, type: int) -> Fees:
 def number(value: Any, what: str) -> int:
     """A quantity as nodes write it (0x...)."""
     try:
-        if isinstance(value, str) and value.startswith("0x"):
+        if isinstance(value, str) and value.startswith("0x") and len(value) <= _WORD:
             return int(value, 16)
     except ValueError:
         pass
-    raise BadAnswer(f"{what} is not a number: {str(value)[:40]!r}")
+    raise BadAnswer(f"{what} is not a number: {shown(value, 40)!r}")
 
 
 class FeeOracle:
@@ -104,10 +106,15 @@ def read_history(told: Any) -> tuple[int, int]:
     if not isinstance(told, dict) or not isinstance(told.get("baseFeePerGas"), list) or not told["baseFeePerGas"]:
         raise BadAnswer("eth_feeHistory answered without baseFeePerGas")
     base_fee = number(told["baseFeePerGas"][-1], "a base fee")
-    ratios = told.get("gasUsedRatio") or []
-    rewards = told.get("reward") or []
+    ratios, rewards = told.get("gasUsedRatio"), told.get("reward")
     # Empty blocks report a tip of 0, which is nobody's price.
     tips = sorted(
-        number(row[0], "a reward") for row, used in zip(rewards, ratios, strict=False) if isinstance(row, list) and used
+        number(row[0], "a reward")
+        for row, used in zip(_list(rewards), _list(ratios), strict=False)
+        if isinstance(row, list) and row and used
     )
     return base_fee, tips[len(tips) // 2] if tips else 0
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -13,7 +13,7 @@ from typing import Any
 from txmanager.chains.evm.verdicts import classify
 from txmanager.core.chain import SendReply, Verdict
 from txmanager.core.models import Attempt
-from txmanager.rpc.errors import CircuitOpen, RpcFailure
+from txmanager.rpc.errors import CircuitOpen, RpcFailure, shown
 from txmanager.rpc.protocol import JsonRpc, Node
 
 SEND = "eth_sendRawTransaction"
@@ -122,7 +122,7 @@ def _replies(attempts: Sequence[Attempt], answers: Sequence[Any | RpcFailure]) -
         elif isinstance(answer, str) and answer.lower() == attempt.hash:
             replies.append(SendReply(Verdict.ACCEPTED))
         else:
-            replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {str(answer)[:80]!r} to {attempt.hash}"))
+            replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {shown(answer, 80)!r} to {attempt.hash}"))
         if not replies[-1].verdict.sent:
             break
     return replies

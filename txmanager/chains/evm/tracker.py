@@ -19,10 +19,11 @@ from txmanager.chains.evm.nodes import Call, ask_many, expect
 from txmanager.core.chain import UNSEEN, Proof, Sighting
 from txmanager.core.models import Attempt, Intent, Outcome, failure
 from txmanager.core.states import Status
-from txmanager.rpc.errors import BadAnswer, RpcError
+from txmanager.rpc.errors import BadAnswer, RpcError, shown
 from txmanager.rpc.protocol import JsonRpc
 
 _REMEMBERED = 20_000
+_LONGEST_HASH = len("0x") + 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Tracker:
         if receipt is None:
             sighting = UNSEEN
         else:
-            if not isinstance(receipt, dict) or str(receipt.get("transactionHash", "")).lower() != attempt.hash:
+            if not isinstance(receipt, dict) or _hash(receipt.get("transactionHash", "")) != attempt.hash:
                 raise BadAnswer(f"the receipt of {attempt.hash} is of something else")
             height = number(receipt.get("blockNumber"), "a receipt's block")
             if height <= head.final:
@@ -141,18 +142,28 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
     block = number(receipt.get("blockNumber"), "blockNumber")
     told = {
         "block_number": str(block),
-        "block_hash": str(receipt.get("blockHash", "")).lower(),
+        "block_hash": _hash(receipt.get("blockHash", "")),
         "gas_used": str(used),
         "effective_gas_price": str(price),
     }
-    if number(receipt.get("status", "0x1"), "status") == 1:
+    status = number(receipt.get("status", "0x1"), "status")
+    if status not in (0, 1):
+        raise BadAnswer(f"a receipt's status is {status}")
+    if status == 1:
         if isinstance(receipt.get("contractAddress"), str):
-            told["contract_address"] = receipt["contractAddress"].lower()
+            told["contract_address"] = _hash(receipt["contractAddress"])
         return Outcome(Status.DONE, attempt.hash, attempt.nonce, told)
     gas = number(hex(int(attempt.terms.get("gas", "0"))), "gas")
     message = "the transaction was included and reverted" + (" (it used all of its gas)" if gas == used else "")
     error = failure("reverted", message, new_key_helps=True, spent=str(used * price), tx_hash=attempt.hash)
     return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error)
+
+
+def _hash(value: Any) -> str:
+    """A hash or an address as nodes write it; what a receipt is judged by is never a text of another shape."""
+    if not isinstance(value, str) or len(value) > _LONGEST_HASH:
+        raise BadAnswer(f"a receipt holds {shown(value, 80)} where a hash should be")
+    return value.lower()
 
 
 def _count(lane: LaneId, block: str) -> Call:

@@ -44,7 +44,7 @@ from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Mis
 from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.rpc.errors import RpcError, RpcFailure
+from txmanager.rpc.errors import RpcError, RpcFailure, shown
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
 from txmanager.signing.signer import Signer
@@ -188,7 +188,7 @@ class NearChain:
             elif answer == attempt.hash:
                 replies.append(SendReply(Verdict.ACCEPTED, reached=key is not None and attempt.nonce <= key.nonce))
             else:
-                replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {str(answer)[:80]!r} to {attempt.hash}"))
+                replies.append(SendReply(Verdict.UNKNOWN, f"the node answered {shown(answer, 80)!r} to {attempt.hash}"))
             if not replies[-1].verdict.sent:
                 replies[-1] = await self._agreement.weigh_reply(lane, attempt, replies[-1])
                 break

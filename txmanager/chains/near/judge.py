@@ -13,12 +13,11 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from txmanager.chains.near.verdicts import variant
+from txmanager.core.bounds import exact_json
 from txmanager.core.models import Json, Outcome, failure
 from txmanager.core.states import Status
-from txmanager.rpc.errors import BadAnswer
+from txmanager.rpc.errors import BadAnswer, shown
 
 _MAX_LOGS = 100
 _MAX_LOG_CHARS = 16_384
@@ -65,9 +64,10 @@ def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, non
         if step.verdict == "Failure":
             errors.append({"receipt_id": step.id, "executor_id": step.executor, "error": step.told})
     kept, cut = _cut(logs) if logs else (logs, False)
+    told, whole = (None, False) if value and len(value) > _MAX_VALUE else exact_json(value) if value else (None, True)
     result: dict[str, Json] = {
         "block_hash": _text(status["transaction_outcome"], "block_hash"),
-        "value": _json(value),
+        "value": told,
         "value_base64": base64.b64encode(value[:_MAX_VALUE]).decode() if value is not None else None,
         "logs": kept,
         "gas_burnt": str(gas),
@@ -76,6 +76,11 @@ def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, non
     }
     if cut:
         result["logs_truncated"] = True
+    if not whole:
+        result["value_truncated"] = True
+        result["value_base64_truncated"] = len(value or b"") > _MAX_VALUE
+    if len(errors) > _MAX_ERRORS:
+        result["receipt_errors_truncated"] = True
     wrong = _failure(kind, payload, effect, value, errors)
     if wrong is None:
         return Outcome(Status.DONE, tx_hash, nonce, result)
@@ -112,7 +117,7 @@ def _name(error: Any) -> tuple[str, bool]:
         if not following[0]:
             break
         name, body = following
-    code = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_") or "failed_on_chain"
+    code = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_")[:64] or "failed_on_chain"
     return code, code != "account_already_exists"
 
 
@@ -157,7 +162,8 @@ def _steps(status: Any) -> list[Step]:
 
 def _refunds(receipts: Any) -> Container[str]:
     found = [r for r in receipts if isinstance(r, dict)] if isinstance(receipts, list) else []
-    return {str(r.get("receipt_id")) for r in found if r.get("predecessor_id") == "system"}
+    ids = (r.get("receipt_id") for r in found if r.get("predecessor_id") == "system")
+    return {i for i in ids if isinstance(i, str)}
 
 
 def _step(value: Any, refunds: Container[str]) -> Step:
@@ -178,8 +184,8 @@ def _step(value: Any, refunds: Container[str]) -> Step:
         executor,
         verdict,
         body,
-        tuple(map(str, ids)) if ids and isinstance(ids, list) else (),
-        tuple(map(str, logs)) if logs and isinstance(logs, list) else (),
+        tuple(i for i in ids if isinstance(i, str)) if ids and isinstance(ids, list) else (),
+        tuple(log for log in logs if isinstance(log, str)) if logs and isinstance(logs, list) else (),
         gas if type(gas) is int and gas >= 0 else _number(gas),
         _number(tokens),
         name in refunds,
@@ -198,7 +204,7 @@ def _number(value: Any) -> int:
         return int(value)
     if type(value) is int and value >= 0:
         return value
-    raise BadAnswer(f"{str(value)[:40]!r} is not an amount of gas or tokens")
+    raise BadAnswer(f"{shown(value, 40)!r} is not an amount of gas or tokens")
 
 
 def _value(effect: Step) -> bytes | None:
@@ -208,15 +214,6 @@ def _value(effect: Step) -> bytes | None:
         return base64.b64decode(effect.told, validate=True)
     except (binascii.Error, ValueError, TypeError):
         raise BadAnswer("a SuccessValue is not base64") from None
-
-
-def _json(value: bytes | None) -> Json:
-    if not value or len(value) > _MAX_VALUE:
-        return None
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _cut(logs: list[str]) -> tuple[list[str], bool]:

@@ -9,7 +9,7 @@ from typing import Any
 from txmanager.chains.near.names import LaneId, b58
 from txmanager.chains.near.policy import KeyView
 from txmanager.core.errors import InvalidInput
-from txmanager.rpc.errors import BadAnswer, RpcError
+from txmanager.rpc.errors import BadAnswer, RpcError, shown
 
 Ask = Callable[[str, Any], Awaitable[Any]]
 """A call bound to a node (or to any node) and a group."""
@@ -69,9 +69,10 @@ def read_key(told: Any) -> KeyView | None:
     answer = mapping(told, "an access key")
     if "error" in answer:
         # nearcore answers a missing key as a *result*; reading its absent nonce as 0 is a classic way to lose money.
-        if "does not exist" in str(answer["error"]):
+        said = shown(answer["error"], 1_000)
+        if "does not exist" in said:
             return None
-        raise BadAnswer(f"view_access_key failed: {str(answer['error'])[:200]}")
+        raise BadAnswer(f"view_access_key failed: {said[:200]}")
     return _key(answer)
 
 

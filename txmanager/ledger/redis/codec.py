@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from txmanager.core.alerts import Check
+from txmanager.core.bounds import bounded
 from txmanager.core.errors import InvalidInput
 from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Event, Intent, IntentId, Json, Lane, LaneSpec, Outcome, Purpose, Record
@@ -191,6 +192,13 @@ def _in_order(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
 def pack_final(record: Record) -> bytes:
     """The record as its home keeps it: everything a retry is answered with, no raw bytes."""
     assert record.outcome is not None
+    try:
+        return _pack_final(record, record.outcome)
+    except InvalidInput:  # a result that an older release stored, too deep to be wrapped once more
+        return _pack_final(record, bounded(record.outcome))
+
+
+def _pack_final(record: Record, outcome: Outcome) -> bytes:
     intent = record.intent
     return dumps(
         {
@@ -199,7 +207,7 @@ def pack_final(record: Record) -> bytes:
             "at": record.created_at,
             "up": record.updated_at,
             "sid": record.stream_id,
-            "outcome": _outcome_json(record.outcome),
+            "outcome": _outcome_json(outcome),
             "hold": record.hold,
             "cancel": record.cancel_requested,
             "resigns": record.resigns,
