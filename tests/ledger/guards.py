@@ -576,4 +576,51 @@ AUDIT = [
     Guard("note", "redis.call('SADD', KEYS[2], ARGV[1])", "", "audit_of_one_tenant_shows_nothing_of_another"),
 ]
 
-GUARDS = [*AUDIT, *HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *WATCHERS]
+_FULL_OWNER = "owner_over_its_count_or_its_bytes_gets_no_room_and_nothing_changes"
+_BACK = "room_comes_back_at_every_end"
+QUOTAS = [
+    Guard("append", "elseif too_much(ARGV[at + 10]) then", "elseif false then", _FULL_OWNER),
+    Guard("append", "if not owner then return nil end", "if not owner then return {0, 0} end", _FULL_OWNER),
+    Guard("append", "if most ~= '-' and used[1] >= tonumber(most) then return used end", "", _FULL_OWNER),
+    Guard(
+        "append", "if most_bytes ~= '-' and used[2] + size > tonumber(most_bytes) then return used end", "", _FULL_OWNER
+    ),
+    Guard("append", "used[1], used[2] = used[1] + 1, used[2] + size", "", _FULL_OWNER),
+    Guard("append", "if not rooms[owner] then", "if true then", _FULL_OWNER),
+    Guard("append", "if owner then", "if true then", "append_again_answers_the_same_entry"),
+    Guard(
+        "append",
+        "empty and {} or redis.call",
+        "redis.call",
+        "empty_queue_owes_no_room_whatever_an_older_release_forgot",
+    ),
+    Guard("append", " and redis.call('SCARD', KEYS[6]) == 0", "", "what_was_set_aside_keeps_its_room"),
+    Guard("room", " and redis.call('SCARD', KEYS[3]) == 0", "", "what_was_set_aside_keeps_its_room"),
+    Guard("settle", "if record[6] then shares[#shares + 1] = record[6] end", "", _BACK),
+    Guard("settle", "give_back(KEYS[1], shares)", "", _BACK),
+    Guard("cancel", "give_back(KEYS[1], {record[6] or nil})", "", _BACK),
+    Guard("settle", "redis.call('HINCRBY', lane, 'b:' .. owner, -sum[2])", "", _BACK),
+    Guard("cancel", "if left <= 0 then", "if false then", "counts_that_reach_zero_leave_the_lane"),
+    Guard(
+        "room",
+        "if redis.call('XLEN', KEYS[2]) == 0 and redis.call('SCARD', KEYS[3]) == 0 then",
+        "if false then",
+        "empty_queue_owes_no_room_whatever_an_older_release_forgot",
+    ),
+    Guard("draw", "if kept[1] then", "if false then", "burst_is_granted_once_to_all_processes_together"),
+    Guard(
+        "draw",
+        "math.min(tonumber(ARGV[3]), math.floor(left))",
+        "tonumber(ARGV[3])",
+        "burst_is_granted_once_to_all_processes_together",
+    ),
+    Guard("draw", "left = math.min(burst, ", "left = (", "bucket_fills_with_time_and_never_above_its_burst"),
+    Guard(
+        "draw",
+        "redis.call('PEXPIRE', KEYS[1],",
+        "redis.call('GETRANGE', 'x', 1,",
+        "bucket_that_is_full_again_is_forgotten",
+    ),
+]
+
+GUARDS = [*AUDIT, *QUOTAS, *HOMES, *APPEND, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *WATCHERS]

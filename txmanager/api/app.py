@@ -24,6 +24,7 @@ from txmanager.api.metrics import ApiMetrics
 from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
 from txmanager.api.problems import ForeignHost, NoRoute
+from txmanager.api.quotas import TokenQuotas
 from txmanager.api.streams import Streams
 from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
@@ -106,11 +107,12 @@ def build_app(
     mailbox = open_mailbox(settings, manager.ledger) if mailbox is None else mailbox
     metrics, gate, pools, told = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
     acceptor = Acceptor(manager.producer, told.ledger_timeout_s)
-    intents = Intents(manager, acceptor, kinds, pools, told, metrics)
+    quotas = TokenQuotas(manager.ledger, told.ledger_timeout_s)
+    intents = Intents(manager, acceptor, kinds, pools, told, metrics, quotas)
     hub = EventHub(manager.ledger)
     streams = Streams(hub, intents, metrics, told.max_streams)
     audit = Auditor(manager.ledger, told.ledger_timeout_s)
-    common = Common(told, gate, metrics, audit, structlog.get_logger("api"))
+    common = Common(told, gate, metrics, audit, quotas, structlog.get_logger("api"))
     nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}
     health = Health(manager.ledger, served, probes or {}, metrics, gate, told.ledger_timeout_s)

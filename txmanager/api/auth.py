@@ -1,6 +1,6 @@
 """Who is calling and what they may do. Tokens are known by their SHA-256 alone and compared in constant time.
 
-Quotas are token buckets of this process: with n API processes a caller gets up to n times its rate.
+Quotas are in `quotas.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class Caller:
     tenant: str = "default"
     scopes: frozenset[Scope] = SCOPES
     limits: TokenLimits = field(default_factory=TokenLimits)
-    bucket: Bucket | None = None
     tenants: frozenset[str] = frozenset()
     """All that the configuration's tokens belong to, `*` left out."""
 
@@ -112,13 +111,6 @@ class Caller:
     def sees(self, tenant: str | None) -> bool:
         """Whether something of that tenant is shown to it; None is something whose tenant nobody noted."""
         return self.whole or tenant == self.tenant
-
-    def charge(self) -> None:
-        if self.bucket is not None and (wait_s := self.bucket.take()):
-            raise QuotaUsed(
-                f"token {self.name!r} is over its quota of {self.limits.per_second:g} requests per second",
-                retry_after_s=math.ceil(wait_s),
-            )
 
     def may_use_pool(self, pool: str) -> bool:
         return self.limits.pools is None or pool in self.limits.pools
@@ -189,11 +181,7 @@ class Gate:
         self.refusals = 0
 
     def _caller(self, token: TokenSettings) -> Caller:
-        limits = token.limits
-        bucket = None
-        if limits.per_second is not None:
-            bucket = Bucket(limits.per_second, limits.burst or limits.per_second, self._now)
-        return Caller(token.name, token.tenant, token.scopes, limits, bucket, self._tenants)
+        return Caller(token.name, token.tenant, token.scopes, token.limits, self._tenants)
 
     def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
         if not self._known:

@@ -110,6 +110,10 @@ class Audit(Protocol):
     async def note(self, call: Call, route: str, right: Right, refused: str = "") -> None: ...
 
 
+class Quota(Protocol):
+    async def charge(self, caller: Caller) -> None: ...
+
+
 _AUDITED: frozenset[Right] = frozenset({"operate", "steer", "cancel"})
 
 
@@ -121,6 +125,7 @@ class Common:
     gate: Gate
     metrics: ApiMetrics
     audit: Audit
+    quotas: Quota
     log: structlog.typing.FilteringBoundLogger
 
 
@@ -171,7 +176,7 @@ class Endpoint:
                 await common.audit.note(call, self._name, right, error.code)
             raise
         if right == "submit" or (right == "cancel" and not caller.operates):
-            caller.charge()
+            await common.quotas.charge(caller)
         if method == "POST":
             settings = common.settings
             call.body = await bodies.read_body(headers, receive, settings.max_body_bytes, settings.body_timeout_s)

@@ -18,11 +18,13 @@ from txmanager.api.auth import Caller
 from txmanager.api.endpoint import Call, Header, Reply
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.problems import Forbidden, MissingKey
+from txmanager.api.quotas import TokenQuotas
 from txmanager.api.records import record_bytes
 from txmanager.core.errors import InvalidInput, InvalidKey, NotFound, TxManagerError, Unavailable
 from txmanager.core.fingerprint import fingerprint
 from txmanager.core.kinds import RESERVED_KEYS, Kind, Reading
 from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
+from txmanager.core.quotas import Charge
 from txmanager.runtime.acceptor import Acceptor
 from txmanager.runtime.manager import TxManager
 from txmanager.runtime.producer import Submitted
@@ -91,6 +93,7 @@ class Intents:
         pools: frozenset[str],
         settings: ApiSettings,
         metrics: ApiMetrics,
+        quotas: TokenQuotas,
     ) -> None:
         self._manager = manager
         self._acceptor = acceptor
@@ -98,6 +101,7 @@ class Intents:
         self._pools = pools
         self._settings = settings
         self._metrics = metrics
+        self._quotas = quotas
         self.stopping = asyncio.Event()
         """Set when the server stops: whoever waits gets the record as it stands."""
 
@@ -128,9 +132,10 @@ class Intents:
             raise InvalidInput("kind", f"{kind_name[:100]!r} is not one of {', '.join(self._kinds)}")
         intent, own_key, refusal = self._read(call, call.caller, kind, payload, told)
         if refusal is None:
+            charge = await self.charge(call, intent.id)
             if own_key is not None:
                 await self.within(self._manager.producer.alias(own_key, intent.fingerprint, intent.id))
-            submitted = await (self._pinned(intent, lane) if lane else self._acceptor.submit(intent))
+            submitted = await (self._pinned(intent, lane, charge) if lane else self._acceptor.submit(intent, charge))
         else:
             submitted = await self._known(intent, own_key, refusal)
         record = submitted.record
@@ -144,8 +149,16 @@ class Intents:
             return Reply(200, record_bytes(record), [_JSON, _REPLAYED])
         return Reply(200 if wait_s and record.status.final else 202, record_bytes(record))
 
-    async def _pinned(self, intent: Intent, lane: str) -> Submitted:
-        [result] = await self.within(self._manager.producer.submit_many([intent], lane=lane))
+    async def charge(self, call: Call, id: IntentId) -> Charge | None:
+        """Whose room the intent takes; a known key is answered whatever its caller has waiting."""
+
+        async def known() -> bool:
+            return await self._manager.ledger.read(id) is not None
+
+        return await self._quotas.admit(call.caller, len(call.body), known)
+
+    async def _pinned(self, intent: Intent, lane: str, charge: Charge | None) -> Submitted:
+        [result] = await self.within(self._manager.producer.submit_many([intent], lane=lane, charges=[charge]))
         if isinstance(result, TxManagerError):
             raise result
         return result

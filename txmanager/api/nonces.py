@@ -111,7 +111,9 @@ class NonceRoutes:
         if refusal is not None or token is None:
             refusal = refusal or InvalidInput("reservation", _NO_RESERVATION)
             return self._sent(place, await self._known(place, given, call.tenant, refusal), replayed=True)
-        submitted = await self._nonces.send(place, given, token, caller.submits_for(call.query.get("tenant")), metadata)
+        tenant = caller.submits_for(call.query.get("tenant"))
+        charge = await self._intents.charge(call, intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant))
+        submitted = await self._nonces.send(place, given, token, tenant, metadata, charge)
         counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
         counter.labels(RAW_KIND).inc()
         return self._sent(place, submitted.record, replayed=submitted.replayed)

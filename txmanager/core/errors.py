@@ -13,6 +13,7 @@ TxManagerError
 ├── NonceConflict           the bytes' number is not theirs, or is used: reserve again, sign again
 ├── Busy                    come back later: nothing was accepted
 │   ├── QueueFull           the lane's queue is at its limit
+│   ├── NoRoom              the caller has too much waiting: what it sent before ends first
 │   ├── MemoryFull          the ledger's memory is above its limit
 │   └── TurnTaken           others are before this caller: ask again, the place is kept for a while
 ├── StaleClaim              the claim is too old (or from the future): claim again, then append
@@ -114,6 +115,16 @@ class QueueFull(Busy):
         super().__init__(f"lane {lane} has {depth} intents waiting; nothing was accepted, retry the same key later")
         self.lane = lane
         self.depth = depth
+
+
+class NoRoom(Busy):
+    code = "token_queue_full"
+
+    def __init__(self, owner: str, count: int, size: int) -> None:
+        super().__init__(
+            f"{owner!r} has {count} intents with {size} bytes waiting and may have no more; nothing was accepted. "
+            "Retry the same key when some have ended; max_queued and max_queued_bytes of the token are the limits."
+        )
 
 
 class MemoryFull(Busy):

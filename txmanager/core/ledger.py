@@ -25,6 +25,7 @@ from txmanager.core.models import (
     Outcome,
     Record,
 )
+from txmanager.core.quotas import Charge, Quotas, Room
 from txmanager.core.reservations import Reservations, Use
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, StopCause
@@ -74,16 +75,29 @@ class Entry:
     use: Use | None = None
     """On a keyless lane: the reservation that these bytes use up."""
     seal: str = ""
+    charge: Charge | None = None
+    """Whose room in the queue it takes."""
 
 
 @value(frozen=True, slots=True)
 class Appended:
     """`appended` new · `exists` a replay · `retired` final: read the home · `stale`/`ahead` claim again ·
     `closed` move the claim · `full` come back later · `other_life` claim again · `unreserved` the number is not the
-    token's (or the lane is of the other sort) · `used` the chain used the number already."""
+    token's (or the lane is of the other sort) · `used` the chain used the number already ·
+    `no_room` its owner has no room left in this lane."""
 
     word: Literal[
-        "appended", "exists", "retired", "stale", "ahead", "closed", "full", "other_life", "unreserved", "used"
+        "appended",
+        "exists",
+        "retired",
+        "stale",
+        "ahead",
+        "closed",
+        "full",
+        "other_life",
+        "unreserved",
+        "used",
+        "no_room",
     ]
     stream_id: str = ""
     status: str = ""
@@ -91,6 +105,8 @@ class Appended:
     at: int = 0
     cursor: int | None = None
     """With `unreserved` and `used`: the lane's next number."""
+    room: Room | None = None
+    """With `no_room`: what its owner uses here."""
 
 
 @value(frozen=True, slots=True)
@@ -181,7 +197,7 @@ class Member:
     lanes: frozenset[str]
 
 
-class Ledger(Reservations, Audits, Protocol):
+class Ledger(Reservations, Audits, Quotas, Protocol):
     """What every backend does. Fenced operations raise `Fenced`; a server that is away raises `Unavailable`."""
 
     @property

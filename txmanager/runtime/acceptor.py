@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from txmanager.core.errors import InvalidInput, TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Intent
+from txmanager.core.quotas import Charge
 from txmanager.runtime.producer import Producer, Submitted
 
 _BATCH = 256
@@ -20,10 +21,11 @@ _ABREAST = 3
 
 
 class _Wish:
-    __slots__ = ("answer", "gone", "intent")
+    __slots__ = ("answer", "charge", "gone", "intent")
 
-    def __init__(self, intent: Intent, answer: asyncio.Future[Submitted]) -> None:
+    def __init__(self, intent: Intent, answer: asyncio.Future[Submitted], charge: Charge | None) -> None:
         self.intent = intent
+        self.charge = charge
         self.answer = answer
         self.gone = False
         """Whether it left for the ledger."""
@@ -38,9 +40,9 @@ class Acceptor:
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def submit(self, intent: Intent) -> Submitted:
+    async def submit(self, intent: Intent, charge: Charge | None = None) -> Submitted:
         loop = asyncio.get_running_loop()
-        wish = _Wish(intent, loop.create_future())
+        wish = _Wish(intent, loop.create_future(), charge)
         self._waiting.append(wish)
         if not self._scheduled and self._abreast < _ABREAST:
             self._scheduled = True
@@ -98,7 +100,9 @@ class Acceptor:
 
     async def _results(self, batch: Sequence[_Wish]) -> Sequence[Submitted | Exception]:
         try:
-            return await self._producer.submit_many([wish.intent for wish in batch])
+            return await self._producer.submit_many(
+                [wish.intent for wish in batch], charges=[wish.charge for wish in batch]
+            )
         except InvalidInput as error:
             if len(batch) == 1:
                 return [error]

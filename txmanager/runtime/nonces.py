@@ -32,6 +32,7 @@ from txmanager.core.errors import (
 from txmanager.core.given import RAW_KEY, RAW_KIND, Counter, Given
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import IntentId, Json, LaneSpec, new_intent
+from txmanager.core.quotas import Charge
 from txmanager.core.reservations import Recycled, Reserved, Turn, Use
 from txmanager.runtime.producer import Producer, Submitted
 
@@ -237,7 +238,13 @@ class Nonces:
         return PolicyRefused("value", f"is {given.value} wei; the pool's max_deposit allows {most}")
 
     async def send(
-        self, place: Place, given: Given, token: str, tenant: str, metadata: Mapping[str, Json] | None = None
+        self,
+        place: Place,
+        given: Given,
+        token: str,
+        tenant: str,
+        metadata: Mapping[str, Json] | None = None,
+        charge: Charge | None = None,
     ) -> Submitted:
         """Accept the bytes and bind their number to them, in one step. The same bytes again are the same intent."""
         intent = new_intent(
@@ -250,7 +257,7 @@ class Nonces:
         )
         await self._check_unused(place, given, intent.id)
         use = Use(token, given.nonce, given.hash)
-        [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use))
+        [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use, charges=[charge]))
         if isinstance(result, NoLane):
             raise await self._without_lane(place, given)
         if isinstance(result, TxManagerError):

@@ -11,9 +11,19 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from txmanager.core.errors import KeyReused, NoLane, NonceConflict, NotAllowed, QueueFull, StaleClaim, TxManagerError
+from txmanager.core.errors import (
+    KeyReused,
+    NoLane,
+    NonceConflict,
+    NoRoom,
+    NotAllowed,
+    QueueFull,
+    StaleClaim,
+    TxManagerError,
+)
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Ledger
 from txmanager.core.models import Intent, IntentId, Record
+from txmanager.core.quotas import Charge
 from txmanager.core.reservations import Use
 from txmanager.core.router import Router
 from txmanager.core.seal import Seals
@@ -42,6 +52,7 @@ class _Progress:
     pinned: str = ""
     """The only lane that will do."""
     use: Use | None = None
+    charge: Charge | None = None
     avoid: set[str] = field(default_factory=set)
 
 
@@ -70,12 +81,21 @@ class Producer:
         return result
 
     async def submit_many(
-        self, intents: Sequence[Intent], *, lane: str = "", use: Use | None = None
+        self,
+        intents: Sequence[Intent],
+        *,
+        lane: str = "",
+        use: Use | None = None,
+        charges: Sequence[Charge | None] = (),
     ) -> list[Submitted | TxManagerError]:
         """Accept a batch; each intent has its own result. Intents of one lane keep their order. With `lane`, new ones
-        go to that lane of their pool and to no other; with `use` they use up a number that was reserved there."""
+        go to that lane of their pool and to no other; with `use` they use up a number that was reserved there.
+        `charges` says, one by one, whose room in the queue they take."""
         await self._refresh_routes()
-        progress = [_Progress(intent, pinned=lane, use=use) for intent in intents]
+        progress = [
+            _Progress(intent, pinned=lane, use=use, charge=charge)
+            for intent, charge in zip(intents, charges or [None] * len(intents), strict=True)
+        ]
         waiting = progress
         for _ in range(_TRIES):
             waiting = [p for p in waiting if p.result is None]
@@ -180,7 +200,7 @@ class Producer:
             by_lane.setdefault(p.lane, []).append(p)
         answers = await asyncio.gather(
             *(
-                self._ledger.append(lane, [Entry(p.intent, p.life, p.born, p.use, self._seal(p)) for p in g])
+                self._ledger.append(lane, [Entry(p.intent, p.life, p.born, p.use, self._seal(p), p.charge) for p in g])
                 for lane, g in by_lane.items()
             )
         )
@@ -211,6 +231,10 @@ class Producer:
                 p.result = _conflict(p, reply)
             case "full":
                 p.result = QueueFull(p.lane, reply.depth)
+            case "no_room":
+                assert p.charge is not None
+                assert reply.room is not None
+                p.result = NoRoom(p.charge.owner, reply.room.count, reply.room.size)
             case "closed":
                 await self._move(p)
             case "stale" | "ahead" | "other_life":

@@ -359,6 +359,10 @@ class MonitorSettings(Part):
 class TokenLimits(Part):
     per_second: float | None = Field(default=None, gt=0)
     burst: int | None = Field(default=None, ge=1)
+    max_queued: int | None = Field(default=None, ge=1)
+    """Intents that may wait for their end at once."""
+    max_queued_bytes: int | None = Field(default=256 << 20, ge=1 << 16)
+    """What they may take together: the bytes of each request, and 1,024 for its record."""
     pools: Names | None = None
     kinds: Names | None = None
     receivers: Annotated[Names, AfterValidator(_one_form)] | None = None

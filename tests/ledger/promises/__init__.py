@@ -9,6 +9,7 @@ from tests.ledger.promises import (
     lanes,
     owners,
     producers,
+    quotas,
     reservations,
     watchers,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "lanes",
     "owners",
     "producers",
+    "quotas",
     "reservations",
     "watchers",
 ]

@@ -22,6 +22,7 @@ from txmanager.core.audit import AuditEntry
 from txmanager.core.errors import LaneClosed, MemoryFull
 from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Member, Route
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
+from txmanager.core.quotas import Charge, Room
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause
@@ -144,6 +145,43 @@ async def answer_that_a_lane_is_closed_writes_too(stage: Stage) -> None:
     with pytest.raises(LaneClosed):
         await ledger.register(closed.spec)
     assert await dirty(ledger) > before
+
+
+# -- room in the queues
+
+
+@redis_promise
+async def empty_queue_owes_no_room_whatever_an_older_release_forgot(stage: Stage) -> None:
+    """A worker of release 0.1.0 ends intents without giving their room back."""
+    ledger, lane, charge = redis_of(stage), await stage.lane(), Charge("bob", 10, most=3)
+    key = Keys(ledger._keys.prefix).lane(lane)
+    await ledger.runner.plain(key, ("HSET", key, "n:bob", 3, "b:bob", 30))
+    assert await ledger.room("bob") == Room()
+    assert [a.word for a in await ledger.append(lane, [replace(await stage.entry(lane), charge=charge)])] == [
+        "appended"
+    ]
+    assert await ledger.room("bob") == Room(1, 10)
+
+
+@redis_promise
+async def bucket_that_is_full_again_is_forgotten(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    key = ledger._keys.bucket("bob")
+    await ledger.draw("bob", 1.0, 5, 5)
+    [ttl] = await ledger.runner.plain(key, ("PTTL", key))
+    assert 5_000 < ttl <= 6_000
+
+
+@redis_promise
+async def counts_that_reach_zero_leave_the_lane(stage: Stage) -> None:
+    ledger, lane = redis_of(stage), await stage.lane()
+    other = replace(await stage.entry(lane), charge=Charge("alice", 1))
+    entry = replace(await stage.entry(lane), charge=Charge("bob", 10))
+    await ledger.append(lane, [entry, other])
+    await ledger.cancel(entry.intent.id)
+    key = ledger._keys.lane(lane)
+    [left] = await ledger.runner.plain(key, ("HMGET", key, "n:bob", "b:bob", "n:alice", "b:alice"))
+    assert left == [None, None, b"1", b"1"]
 
 
 # -- a full server

@@ -39,6 +39,7 @@ from txmanager.core.states import FINAL, LaneState, Status, lane_sources, source
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.numbers import Held
+from txmanager.ledger.memory.quotas import Shares
 
 MAX_EVENTS = 100_000
 _FIRST = (Purpose.FIRST, Purpose.GIVEN)
@@ -85,6 +86,7 @@ class LaneStore:
     """Stream ids handed to an owner and not settled: what XPENDING shows on Redis."""
     records: dict[IntentId, Record] = field(default_factory=dict)
     tombstones: dict[IntentId, Tombstone] = field(default_factory=dict)
+    shares: Shares = field(default_factory=Shares)
     events: list[Event] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
     """Keyless: what each token holds."""
@@ -161,6 +163,10 @@ class LaneStore:
             return Appended("full", depth=len(self.queue))
         if (why := numbers.taken(self, entry.use)) is not None:
             return Appended(why, cursor=self.cursor)
+        if self.shares.full(entry.charge):
+            assert entry.charge is not None
+            return Appended("no_room", room=self.shares.used(entry.charge.owner))
+        self.shares.take(id, entry.charge)
         self.tombstones.pop(id, None)
         self.last_id = self._next_id(now)
         self.queue[self.last_id] = id
@@ -505,6 +511,7 @@ class LaneStore:
         """Every exit from the queue: outcome, XACK, XDEL and event in one step."""
         self.queue.pop(record.stream_id, None)
         self.pending.discard(record.stream_id)
+        self.shares.give_back(record.id)
         bare: Intent = replace(record.intent, payload={})
         final = replace(
             record, intent=bare, status=outcome.status, outcome=outcome, updated_at=now, directive=None, seal=""

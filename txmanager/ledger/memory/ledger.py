@@ -30,6 +30,7 @@ from txmanager.core.ledger import (
     WriteAhead,
 )
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
+from txmanager.core.quotas import Drawn, Room
 from txmanager.core.reservations import Book, Recycled, Reserved, Turn
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
@@ -38,6 +39,7 @@ from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.audit import AuditStore
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
+from txmanager.ledger.memory.quotas import Buckets
 
 T = TypeVar("T")
 Hop = Callable[[str, str], Awaitable[None]]
@@ -74,6 +76,7 @@ class MemoryLedger:
         self.replication_id = "memory"
         self.homes = Homes()
         self.audits = AuditStore()
+        self.buckets = Buckets()
         self.stores: dict[str, LaneStore] = {}
         self._members: dict[str, tuple[Member, int]] = {}
         self._rung: set[str] = set()
@@ -369,6 +372,19 @@ class MemoryLedger:
 
     async def audit(self, tenant: str = ALL_TENANTS, count: int = 100) -> list[AuditEntry]:
         return await self._step("audit", lambda _: self.audits.read(tenant, count))
+
+    # -- what one caller may use
+
+    async def draw(self, name: str, per_second: float, burst: int, want: int) -> Drawn:
+        return await self._step("draw", lambda now: self.buckets.draw(name, per_second, burst, want, now))
+
+    async def room(self, owner: str, pools: Collection[str] | None = None) -> Room:
+        def step(_: int) -> Room:
+            stores = [s for s in self.stores.values() if pools is None or s.spec.pool in pools]
+            used = [store.shares.used(owner) for store in stores]
+            return Room(sum(room.count for room in used), sum(room.size for room in used))
+
+        return await self._step("room", step)
 
     # -- final records
 

@@ -79,6 +79,10 @@ class Keys:
     def audit(self, tenant: str, *, refused: bool) -> str:
         return f"{self.prefix}:{{audit}}:{'refused' if refused else 'acted'}:{tenant}"
 
+    def bucket(self, name: str) -> str:
+        """What is left of a caller's rate; each in a slot of its own."""
+        return f"{self.prefix}:{{quota:{name}}}:bucket"
+
     @property
     def audited(self) -> str:
         """The tenants that have entries."""

@@ -11,9 +11,9 @@ from txmanager.ledger.redis.finals import Finals
 from txmanager.ledger.redis.numbers import Numbers
 from txmanager.ledger.redis.owners import Owners
 from txmanager.ledger.redis.producers import Producers
-from txmanager.ledger.redis.registry import Registry
+from txmanager.ledger.redis.quotas import Sharing
 from txmanager.ledger.redis.watchers import Watchers
 
 
-class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Registry, AuditLog):
+class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Sharing, AuditLog):
     """Who accepts, owns and watches, what is handed out, what stays, what is published, who asked: one backend."""

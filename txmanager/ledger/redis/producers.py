@@ -8,6 +8,7 @@ from typing import Any
 from txmanager.core.errors import NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import APPEND_WITHIN_MS, Appended, Claim, Claimed, Entry
 from txmanager.core.models import IntentId, Json, Outcome, Record
+from txmanager.core.quotas import Charge, Room
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import Status
 from txmanager.ledger.redis import codec
@@ -65,9 +66,10 @@ class Producers(Backend):
                 codec.more(intent, entry.seal),
                 payload,
                 *((use.token, str(use.nonce), use.hash) if (use := entry.use) is not None else ("", "", "")),
+                _charged(entry.charge),
             )
         records = [keys.record(lane, e.intent.id) for e in entries]
-        numbers = [keys.reservations(lane), keys.reservation_deadlines(lane)]
+        numbers = [keys.reservations(lane), keys.reservation_deadlines(lane), keys.unfinished(lane)]
         replies = await self._runner.run(
             "append", [keys.lane(lane), keys.queue(lane), keys.events(lane), *numbers, *records], args, durable=True
         )
@@ -81,6 +83,8 @@ class Producers(Backend):
                 return Appended(name, sid.decode(), status.decode(), int(depth), int(at))
             case [b"full", depth]:
                 return Appended("full", depth=int(depth))
+            case [b"no_room", count, size]:
+                return Appended("no_room", room=Room(int(count), int(size)))
             case [b"unreserved" | b"used" as word, cursor]:
                 name = word.decode()
                 return Appended(name, cursor=int(cursor) if cursor else None)
@@ -170,3 +174,10 @@ class Producers(Backend):
         if record is None:
             raise NotFound(f"no intent {id.key!r} in pool {id.pool!r}")
         return record
+
+
+def _charged(charge: Charge | None) -> str:
+    if charge is None:
+        return ""
+    limits = ("-" if most is None else str(most) for most in (charge.most, charge.most_bytes))
+    return " ".join((charge.owner, str(charge.size), *limits))

@@ -7,7 +7,8 @@
 --@include _replication
 --@include _event
 --@include _finish
-local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c', 'p')
+--@include _room
+local record = redis.call('HMGET', KEYS[6], 's', 'l', 'i', 'c', 'p', 'q')
 if record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
 local unsigned = record[1] == 'queued' or (record[1] == 'held' and record[5])
 local stored, found = redis.call('HGET', KEYS[1], 'replid'), replication_id()
@@ -20,6 +21,7 @@ if unsigned then
   redis.call('HDEL', KEYS[6], 'p')
   finish(KEYS[3], KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(clock()))
   leave(KEYS[2], KEYS[4], KEYS[5], {ARGV[1]}, {record[3]})
+  give_back(KEYS[1], {record[6] or nil})
   redis.call('PUBLISH', ARGV[5], ARGV[1])
   return {'cancelled'}
 end

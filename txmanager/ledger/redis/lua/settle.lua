@@ -12,6 +12,7 @@
 --@include _replication
 --@include _event
 --@include _finish
+--@include _room
 --@include _record_id
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
@@ -21,7 +22,7 @@ if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it rem
 end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
-local now, at, finals, sids = digits(clock()), 9, {}, {}
+local now, at, finals, sids, shares = digits(clock()), 9, {}, {}, {}
 local replies, none = {'ok', now}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
 
@@ -48,7 +49,7 @@ for i = 6, #KEYS do
     for d = 1, count do deaths[ARGV[at + 4 + 2 * d]] = ARGV[at + 5 + 2 * d] end
   end
   at = at + 6 + 2 * count
-  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name)
+  local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name, 'q')
   local before = record[1]
   if before == 'retired' or record[2] ~= life then
     replies[#replies + 1] = {'gone'}
@@ -66,6 +67,7 @@ for i = 6, #KEYS do
     finish(KEYS[3], KEYS[i], id, status, outcome, string.match(name, ':(.+)') or '', err, now)
     finals[#finals + 1] = id
     sids[#sids + 1] = record[3]
+    if record[6] then shares[#shares + 1] = record[6] end
     replies[#replies + 1] = 'settled'
   end
 end
@@ -74,6 +76,7 @@ if ARGV[3] ~= '' then
   if not landed or below(landed, ARGV[3]) then redis.call('HSET', KEYS[1], 'landed', ARGV[3]) end
 end
 if #finals > 0 then
+  give_back(KEYS[1], shares)
   leave(KEYS[2], KEYS[4], KEYS[5], finals, sids)
   redis.call('PUBLISH', ARGV[4], table.concat(finals, '\n'))
 end
