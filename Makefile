@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test run demo sim model bench lint format clean chaos
+.PHONY: help install lock test run demo sim model bench lint openapi format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -70,6 +70,11 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy $(SUPPORT)
+
+openapi: $(STAMP)  ## Generate the TypeScript client's types from the API again (needs npm)
+	@test -d clients/typescript/node_modules || npm --prefix clients/typescript ci --ignore-scripts --no-audit --no-fund
+	@$(BIN)/python -m txmanager.api.document > clients/typescript/node_modules/.openapi.json
+	@cd clients/typescript && node scripts/generate.mjs node_modules/.openapi.json
 
 format: $(STAMP)  ## Put the code into its form
 	$(BIN)/ruff check --fix-only --quiet .

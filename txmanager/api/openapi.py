@@ -23,6 +23,8 @@ from txmanager.core.kinds import Kind
 Schema = dict[str, Any]
 _REF = "#/components/schemas/{model}"
 _KEY = r"^[\x21-\x7e]{1,255}$"
+CODES = sorted({kind.code for kind in ANSWERS})
+"""Every `code` a problem can have: clients make an error class of each."""
 
 
 class Problem(BaseModel):
@@ -33,7 +35,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    code: str = Field(examples=["idempotency_key_reused"])
+    code: str = Field(examples=["idempotency_key_reused"], json_schema_extra={"enum": [*CODES]})
     kept: str
     do: str
     field: str | None = None

@@ -9,6 +9,7 @@ from txmanager.client.blocking import Client
 from txmanager.client.errors import (
     BadAnswer,
     ClientError,
+    IntentFailed,
     InvalidRequest,
     KeyReused,
     NonceConflict,
@@ -20,7 +21,7 @@ from txmanager.client.errors import (
     StillWaiting,
     Unreachable,
 )
-from txmanager.client.models import Attempt, Event, Lane, Record
+from txmanager.client.models import Attempt, Event, Execution, Lane, Record
 from txmanager.client.nonce_calls import Fees, NonceHealth, Number, Tracking
 from txmanager.client.webhooks import verify_webhook
 
@@ -31,7 +32,9 @@ __all__ = [
     "Client",
     "ClientError",
     "Event",
+    "Execution",
     "Fees",
+    "IntentFailed",
     "InvalidRequest",
     "KeyReused",
     "Lane",

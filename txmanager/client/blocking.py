@@ -11,7 +11,8 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from txmanager.client.calls import Call, Calls, Effect, Open, Pause, Read, Send, Stream
+from txmanager.client.calls import Calls
+from txmanager.client.effects import Call, Effect, Open, Pause, Read, Send, Stream
 from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
 from txmanager.client.models import Event
 from txmanager.client.nonce_calls import NonceCalls, Tracking
@@ -58,6 +59,8 @@ class Client:
     submit = carried_out(Calls.submit)
     create_account = carried_out(Calls.create_account)
     relay = carried_out(Calls.relay)
+    recover = carried_out(Calls.recover)
+    execute = carried_out(Calls.execute)
     get = carried_out(Calls.get)
     wait = carried_out(Calls.wait)
     cancel = carried_out(Calls.cancel)

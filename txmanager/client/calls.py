@@ -8,55 +8,23 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import orjson
 
 from txmanager.client import models
-from txmanager.client.errors import BadAnswer, StillWaiting, Unreachable, refusal
+from txmanager.client.answers import read_json, read_problem, read_sse
+from txmanager.client.effects import Call, Open, Pause, Read, Send, Stream
+from txmanager.client.errors import IntentFailed, StillWaiting, Unreachable, refusal
 from txmanager.client.http import Reply, Request, TransportFailed
-from txmanager.client.models import Event, Lane, Record
+from txmanager.client.models import Execution, Lane, Record
 
-T = TypeVar("T")
 _AGAIN = (408, 429, 502, 503, 504)
 _LONGEST_WAIT_S = 30.0
 _DERIVED = ("near.create_account", "near.recovery", "near.delegate")
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Carry out the request; answer a `Reply`, or throw `TransportFailed`."""
-
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Begin a stream; answer its `Reply`, whose body is empty while the status is 200."""
-
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Answer the stream's next bytes, b"" at its end."""
-
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    seconds: float
-
-
-Effect = Send | Pause
-StreamEffect = Open | Read | Pause | Event
-Call = Generator[Effect, Any, T]
-Stream = Generator[StreamEffect, Any, None]
 
 
 class Calls:
@@ -134,6 +102,59 @@ class Calls:
         payload = {"signed_delegate": signed_delegate}
         return self.submit("near.delegate", payload, key=key, pool=pool, wait_s=wait_s, metadata=metadata)
 
+    def recover(
+        self,
+        account_id: str,
+        message_id: str,
+        contract_id: str,
+        method_name: str,
+        args: Any = None,
+        *,
+        gas: int | None = None,
+        deposit: int | None = None,
+        key: str | None = None,
+        pool: str | None = None,
+        wait_s: float = 0.0,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Call[Record]:
+        """Recover an account by one function call, tried once per (account, message)."""
+        payload: dict[str, Any] = {"account_id": account_id, "message_id": message_id, "contract_id": contract_id}
+        payload |= {"method_name": method_name} | ({} if args is None else {"args": args})
+        payload |= {name: str(value) for name, value in {"gas": gas, "deposit": deposit}.items() if value is not None}
+        return self.submit("near.recovery", payload, key=key, pool=pool, wait_s=wait_s, metadata=metadata)
+
+    def execute(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        key: str,
+        pool: str | None = None,
+        timeout_s: float = 60.0,
+        partition_key: str | None = None,
+        max_age_s: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Call[Execution]:
+        """Submit and wait for the end: the transaction's hash and what the chain said of it. `IntentFailed` when it
+        ended otherwise; `StillWaiting` when the time is over first, and then it goes on."""
+        until = monotonic() + timeout_s
+        record = yield from self.submit(
+            kind,
+            payload,
+            key=key,
+            pool=pool,
+            wait_s=min(timeout_s, _LONGEST_WAIT_S),
+            partition_key=partition_key,
+            max_age_s=max_age_s,
+            metadata=metadata,
+        )
+        if not record.final:
+            left = max(until - monotonic(), 0.0)
+            record = yield from self.wait(record.idempotency_key, pool=record.pool, timeout_s=left)
+        if not record.done or record.tx_hash is None:
+            raise IntentFailed(record)
+        return Execution(record.tx_hash, record.result, record)
+
     # -- reading
 
     def get(self, key: str, *, pool: str | None = None, wait_s: float = 0.0) -> Call[Record]:
@@ -202,13 +223,13 @@ class Calls:
                     return
                 if reply.status != 200:
                     if reply.status not in _AGAIN:
-                        raise refusal(reply.status, _problem(reply))
+                        raise refusal(reply.status, read_problem(reply))
                     raise TransportFailed(f"answered {reply.status}")
                 failing_since, tries, buffer = None, 0, b""
                 while chunk := (yield Read(60.0)):
                     *blocks, buffer = (buffer + chunk).split(b"\n\n")
                     for block in blocks:
-                        id, told = _sse(block)
+                        id, told = read_sse(block)
                         last_id = id or last_id
                         if told is None or told["id"] in seen:
                             continue
@@ -266,42 +287,8 @@ class Calls:
                 told = reply.headers.get("retry-after", "")
                 pause_s = max(pause_s, float(told)) if told.isdigit() else pause_s
                 if reply.status not in _AGAIN or monotonic() + pause_s > until:
-                    raise refusal(reply.status, _problem(reply))
+                    raise refusal(reply.status, read_problem(reply))
             yield Pause(pause_s)
 
     def _backoff(self, tries: int) -> float:
         return min(5.0, 0.05 * 2.0 ** min(tries - 1, 10)) * self._rng.uniform(0.5, 1.0)
-
-
-def read_json(reply: Reply) -> Any:
-    try:
-        return orjson.loads(reply.body)
-    except orjson.JSONDecodeError:
-        raise BadAnswer(f"what came back with status {reply.status} is not JSON") from None
-
-
-def _problem(reply: Reply) -> Mapping[str, Any]:
-    try:
-        told = orjson.loads(reply.body)
-    except orjson.JSONDecodeError:
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def _sse(block: bytes) -> tuple[str | None, Any]:
-    """The id and the data of one block, each None where it has none."""
-    id: str | None = None
-    data: list[str] = []
-    for line in block.decode("utf-8", "replace").split("\n"):
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "id":
-            id = value
-        elif name == "data":
-            data.append(value)
-    if not data:
-        return id, None
-    try:
-        return id, orjson.loads("\n".join(data))
-    except orjson.JSONDecodeError:
-        raise BadAnswer("an event is not JSON") from None

@@ -3,6 +3,7 @@
 ClientError
 ├── Unreachable        no answer within the time for retries: the same call again, with the same key
 ├── StillWaiting       the intent is not final yet; it goes on, wait again
+├── IntentFailed       `execute`: the intent ended failed or cancelled; its record says why
 ├── BadAnswer          what answered is not the API
 └── Refused            the API said no; `code`, `field`, `kept` and `do` say why and what helps
     ├── InvalidRequest     correct it (400, 413, 415, 422)
@@ -38,6 +39,13 @@ class BadAnswer(ClientError):
 class StillWaiting(ClientError):
     def __init__(self, record: Record) -> None:
         super().__init__(f"intent {record.idempotency_key!r} is {record.status}; it goes on, wait again")
+        self.record = record
+
+
+class IntentFailed(ClientError):
+    def __init__(self, record: Record) -> None:
+        why = (record.error or {}).get("message")
+        super().__init__(f"intent {record.idempotency_key!r} ended {record.status}" + (f": {why}" if why else ""))
         self.record = record
 
 

@@ -55,6 +55,15 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Execution:
+    """What `execute` answers: `outcome` is what the chain said."""
+
+    tx_hash: str
+    outcome: Any
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One transition of an intent. Its id is the same when it arrives twice."""
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from txmanager.client.calls import Call, Calls, read_json
+from txmanager.client.answers import read_json
+from txmanager.client.calls import Calls
+from txmanager.client.effects import Call
 from txmanager.client.errors import BadAnswer
 from txmanager.client.http import Reply
 

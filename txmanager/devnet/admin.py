@@ -91,6 +91,7 @@ class Admin:
             "in_transit": len(network.in_transit),
             "transactions": len(network.chain.records),
             "burnt": str(network.chain.burnt),
+            "refused": dict(network.chain.refused),
             "faults": [fault.describe() for fault in network.faults.active],
         }
 

@@ -7,7 +7,7 @@ accounts, gas keys and travelling receipts hold, plus what was burnt, is what ge
 from __future__ import annotations
 
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from typing import Any, NamedTuple
 
 from . import fees
@@ -49,6 +49,8 @@ class Chain:
         self.records: dict[bytes, TxRecord] = {}
         self.next_height = genesis.height + 1
         self.burnt = 0
+        self.refused: Counter[str] = Counter()
+        """Transactions that a node or a block refused, by reason, since this process began."""
         self._queue: deque[Receipt] = deque()  # in the order they will run
         self._waiting: dict[bytes, Receipt] = {}  # callbacks by the receipt they wait for
         self._answers: dict[bytes, Any] = {}  # receipts answered by a child, and who waits for them
@@ -101,7 +103,8 @@ class Chain:
             charge = check_signer(self.state.get, tx, price)
             check_upper_bound(tx, block.height)
             check_shape(tx)
-        except InvalidTx:
+        except InvalidTx as refusal:
+            self.refused[refusal.name] += 1
             return 0
         self._charge(tx, charge)
         receipt = Receipt(

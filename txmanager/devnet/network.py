@@ -176,6 +176,7 @@ class Network(Nodes):
         except InvalidTx as refusal:
             if refusal.name == "InvalidNonce" and self.known(tx.hash, view) is not None:
                 return  # resending what already landed is not an error
+            self.chain.refused[refusal.name] += faults
             raise
 
     def _check_validity(self, tx: Tx, view: View) -> None:

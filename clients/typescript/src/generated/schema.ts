@@ -1,0 +1,1232 @@
+// Generated from /openapi.json by `make openapi`. Do not edit.
+
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        AccessEntry: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            storage_keys?: string[];
+        };
+        /**
+         * @description A new access key of the relayer's own account.
+         * @example {
+         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         */
+        AddKey: {
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            /** @default full_access */
+            permission?: "full_access" | components["schemas"]["CallPermission"];
+            /** @default null */
+            num_nonces?: number | null;
+        };
+        AddKeyAction: {
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            /** @default full_access */
+            permission?: "full_access" | components["schemas"]["CallPermission"];
+            /** @default null */
+            num_nonces?: number | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "add_key";
+        };
+        Alive: {
+            status: string;
+        };
+        /** @description One signed transaction. `dead` is the proof that it can never land. */
+        AttemptView: {
+            nonce: number;
+            tx_hash: string;
+            /** @example first */
+            purpose: string;
+            /** Format: date-time */
+            signed_at: string;
+            dead: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description An EIP-7702 authorization, signed by the account that delegates. */
+        Authorization: {
+            chain_id: string | number;
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            nonce: string | number;
+            y_parity: number;
+            r: string | number;
+            s: string | number;
+        };
+        CallPermission: {
+            /** @example alice.near */
+            receiver_id: string;
+            method_names?: string[];
+            /** @default null */
+            allowance?: string | number | null;
+        };
+        Check: {
+            ok: boolean;
+            /** @default null */
+            reason?: string | null;
+            /** @default null */
+            workers?: number | null;
+            /** @default null */
+            lanes?: {
+                [key: string]: number;
+            } | null;
+        };
+        /**
+         * @description A sub-account of the relayer by three actions of its own, or any name through a root contract.
+         * @example {
+         *       "initial_balance": "10000000000000000000000",
+         *       "new_account_id": "alice.relayer.near",
+         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         * @example {
+         *       "new_account_id": "alice.near",
+         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp",
+         *       "root_contract": "near"
+         *     }
+         */
+        CreateAccount: {
+            /** @example alice.near */
+            new_account_id: string;
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            /** @default 0 */
+            initial_balance?: string | number;
+            /**
+             * @description `near` on mainnet, `testnet` on testnet.
+             * @default null
+             */
+            root_contract?: string | null;
+            /** @description Run on the new account in the same transaction: all happen, or none. */
+            extra_actions?: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
+            /** @default 100000000000000 */
+            gas?: string | number;
+        };
+        CreateAccountAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "create_account";
+        };
+        DeadList: {
+            dead: components["schemas"]["LetterView"][];
+        };
+        /**
+         * @description A user's signed delegate action, paid for by the relayer.
+         * @example {
+         *       "signed_delegate": "CgAAAGFsaWNlLm5lYXI..."
+         *     }
+         */
+        Delegate: {
+            /** @description Base64 of the borsh-encoded SignedDelegateAction, or its JSON as nearcore writes it. */
+            signed_delegate: string | {
+                [key: string]: unknown;
+            };
+        };
+        DeleteAccountAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "delete_account";
+            /** @example alice.near */
+            beneficiary_id: string;
+        };
+        DeleteKeyAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "delete_key";
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+        };
+        DeployContractAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "deploy_contract";
+            code_base64: string;
+        };
+        /** @description What every submit may carry beside its payload. */
+        Envelope: {
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description One transition. */
+        EventView: {
+            /** @description The same when the event is delivered twice. */
+            id: string;
+            idempotency_key: string;
+            lane: string;
+            pool: string;
+            status: components["schemas"]["Status"];
+            /** Format: date-time */
+            at: string;
+            /** @default null */
+            tx_hash?: string | null;
+            /** @default null */
+            error?: string | null;
+        };
+        /** @description What transactions cost now. */
+        FeeRequest: {
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+        };
+        /** @description Decimal strings, wei per unit of gas. */
+        FeeView: {
+            networkId: string;
+            gasPrice: string;
+            baseFeePerGas: string;
+            maxFeePerGas: string;
+            maxPriorityFeePerGas: string;
+        };
+        /**
+         * @description One call of one contract.
+         * @example {
+         *       "args": {
+         *         "amount": "1",
+         *         "receiver_id": "bob.near"
+         *       },
+         *       "contract_id": "usdt.near",
+         *       "deposit": "1",
+         *       "method_name": "ft_transfer"
+         *     }
+         */
+        FunctionCall: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /** @example alice.near */
+            contract_id: string;
+        };
+        FunctionCallAction: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "function_call";
+        };
+        /** @description How an address stands. `gapCount` above 0 means that nothing higher lands before the gap is filled. */
+        HealthView: {
+            address: string;
+            networkId: string;
+            trackedNonce: number | null;
+            chainNonce: number | null;
+            pendingCount: number;
+            /** @example 45s */
+            oldestPendingAge: string;
+            gapCount: number;
+            gaps: number[];
+            reservedCount: number;
+            keyless: boolean;
+            state: string;
+            pending: components["schemas"]["TrackingView"][];
+        };
+        LaneList: {
+            lanes: components["schemas"]["LaneView"][];
+        };
+        /**
+         * @description Whether a lane works. A lane is quarantined; an intent is held.
+         * @enum {string}
+         */
+        LaneState: "active" | "draining" | "paused" | "quarantined" | "closed";
+        /** @description One signing key and its queue. */
+        LaneView: {
+            lane: string;
+            pool: string;
+            state: components["schemas"]["LaneState"];
+            /** @description Whether the callers hold the key and sign themselves. */
+            keyless: boolean;
+            reason: string;
+            evidence: {
+                [key: string]: unknown;
+            };
+            /** @description The worker that holds it; empty when nobody does. */
+            owner: string;
+            epoch: number;
+            lease_ms: number;
+            /** @description The next nonce to sign with. */
+            cursor: number | null;
+            landed: number | null;
+            /** @description Intents queued, in flight and held. */
+            depth: number;
+            unfinished: number;
+            oldest_ms: number;
+        };
+        /** @description An event that its webhook did not take. */
+        LetterView: {
+            id: string;
+            pool: string;
+            target: string;
+            event: {
+                [key: string]: unknown;
+            };
+            tries: number;
+            error: string;
+            /** Format: date-time */
+            at: string;
+        };
+        /** @description Wait for your turn with an address; the number comes with it. */
+        LockRequest: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+            /**
+             * @description Your own random token: it keeps your place in line over retries.
+             * @default null
+             */
+            lockId?: string | null;
+            /** @default null */
+            ttlSeconds?: number | null;
+            /**
+             * @description How long to wait in line before 429.
+             * @default 10
+             */
+            waitSeconds?: number;
+        };
+        LockedView: {
+            address: string;
+            networkId: string;
+            nonce: number;
+            lockId: string;
+            /** @description Grows with each turn. */
+            fence: number;
+            /** Format: date-time */
+            expiresAt: string | null;
+        };
+        /** @description The final result, from chain data. */
+        OutcomeView: {
+            status: components["schemas"]["Status"];
+            result: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /** @description Why; it is shown to everybody who looks at the lane. */
+        PauseRequest: {
+            /** @default  */
+            reason?: string;
+        };
+        /** @description RFC 9457. `code` is stable; `kept` says what was stored, `do` what helps. */
+        Problem: {
+            type: string;
+            title: string;
+            status: number;
+            detail: string;
+            /**
+             * @example idempotency_key_reused
+             * @enum {string}
+             */
+            code: "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "too_many_connections" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
+            kept: string;
+            do: string;
+            /** @default null */
+            field?: string | null;
+            /**
+             * @description NONCE_CONFLICT, where that is the problem.
+             * @default null
+             */
+            error?: string | null;
+            /**
+             * @description The address's next number.
+             * @default null
+             */
+            currentNonce?: number | null;
+            /** @default null */
+            attemptedNonce?: number | null;
+            /**
+             * @description Whether a new reservation and signature help.
+             * @default null
+             */
+            shouldRetry?: boolean | null;
+            /**
+             * @description Your place in line.
+             * @default null
+             */
+            lockId?: string | null;
+            /**
+             * @description How many are before you.
+             * @default null
+             */
+            ahead?: number | null;
+        };
+        Readiness: {
+            status: string;
+            checks: {
+                [key: string]: components["schemas"]["Check"];
+            };
+        };
+        /** @description Everything there is to know of an intent. */
+        RecordView: {
+            idempotency_key: string;
+            /** @example near.create_account */
+            kind: string;
+            pool: string;
+            /** @description The signing key whose queue it went through. */
+            lane: string;
+            status: components["schemas"]["Status"];
+            tx_hash: string | null;
+            nonce: number | null;
+            attempts: components["schemas"]["AttemptView"][];
+            outcome: components["schemas"]["OutcomeView"] | null;
+            /** @description `code`, `message`, `spent` and `new_key_helps` of a failure. */
+            error: {
+                [key: string]: unknown;
+            } | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            metadata: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description An account recovery: one function call, tried once per (account, message).
+         * @example {
+         *       "account_id": "alice.near",
+         *       "args": {
+         *         "account_id": "alice.near",
+         *         "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *       },
+         *       "contract_id": "recovery.near",
+         *       "message_id": "0d9c2a51",
+         *       "method_name": "recover"
+         *     }
+         */
+        Recovery: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /** @example alice.near */
+            account_id: string;
+            message_id: string;
+            /** @example alice.near */
+            contract_id: string;
+        };
+        /** @description Give back a number that was not sent. */
+        RecycleRequest: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+            reservation: string;
+        };
+        RecycledView: {
+            nonce: number;
+            recycled: boolean;
+            /** @description Higher numbers are out; this one is handed out first. */
+            gap: boolean;
+        };
+        /** @description Reserve the next number of an address whose key is yours. */
+        ReserveRequest: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+            /**
+             * @description Your own random token: a retry with it gets the same number. Without one, one is made up.
+             * @default null
+             */
+            reservation?: string | null;
+            /**
+             * @description How long the number is kept for you unsent; by default the pool's reserve_for_s.
+             * @default null
+             */
+            ttlSeconds?: number | null;
+        };
+        ReservedView: {
+            address: string;
+            networkId: string;
+            nonce: number;
+            /** @description The owner's token: it sends with this number, or gives it back. */
+            reservation: string;
+            /**
+             * Format: date-time
+             * @description null once it was sent.
+             */
+            expiresAt: string | null;
+        };
+        /** @description An operator's word on a held intent. */
+        ResolveRequest: {
+            /** @example track */
+            verb: string;
+        };
+        /** @description Send bytes that you signed, at a number that you reserved. The same bytes again are the same transaction. */
+        SendRawRequest: {
+            /** @description The signed transaction, as hex. */
+            signedTransaction: string;
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+            /**
+             * @description Checked against the signature, when it is given.
+             * @default null
+             */
+            address?: string | null;
+            /** @default null */
+            reservation?: string | null;
+            /** @default null */
+            lockId?: string | null;
+            /** @description Yours; comes back in the record. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A transaction that a lane of ours signs: an intent. Needs an Idempotency-Key. */
+        SendRequest: {
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+            /**
+             * @description The lane's address; any of the pool if not.
+             * @default null
+             */
+            from?: string | null;
+            /** @default null */
+            to?: string | null;
+            /**
+             * @description Wei, as a decimal or 0x string.
+             * @default 0
+             * @example 1000000000000000
+             */
+            value?: string | number;
+            /** @default 0x */
+            data?: string;
+            /** @default null */
+            gasLimit?: (string | number) | null;
+            /** @default null */
+            maxFeePerGas?: (string | number) | null;
+            /** @default null */
+            pool?: string | null;
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        SentView: {
+            txHash: string;
+            from: string;
+            networkId: string;
+            nonce: number;
+            gasPrice: string;
+            /** Format: date-time */
+            submittedAt: string;
+            status: string;
+            /** Format: date-time */
+            lastCheckedAt: string | null;
+            idempotencyKey: string;
+            /** @description The record's own status: queued, inflight, held, done, failed, cancelled. */
+            recordStatus: string;
+        };
+        StakeAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "stake";
+            stake: string | number;
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+        };
+        /**
+         * @description Where an intent is. Each member says who moves it on, and what a crash leaves behind.
+         * @enum {string}
+         */
+        Status: "queued" | "inflight" | "held" | "done" | "failed" | "cancelled";
+        /** @description One transaction that was given to us. Its record is GET /v1/intents/{idempotencyKey}. */
+        TrackingView: {
+            txHash: string;
+            from: string;
+            networkId: string;
+            nonce: number;
+            gasPrice: string;
+            /** Format: date-time */
+            submittedAt: string;
+            status: string;
+            /** Format: date-time */
+            lastCheckedAt: string | null;
+        };
+        TransferAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "transfer";
+            amount: string | number;
+        };
+        TransferToGasKeyAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "transfer_to_gas_key";
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            amount: string | number;
+        };
+        /** @description End a turn, or leave the line. A number that was not sent goes back. */
+        UnlockRequest: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            /**
+             * @description A configured EVM network: its name, or its chain id.
+             * @example ethereum
+             * @example 1
+             */
+            networkId: string | number;
+            lockId: string;
+        };
+        UnlockedView: {
+            unlocked: boolean;
+            recycled: boolean;
+            nonce: number | null;
+        };
+        WithdrawFromGasKeyAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "withdraw_from_gas_key";
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            amount: string | number;
+        };
+        /**
+         * @description Any transaction: a call, a transfer with data, a contract's creation (no `to`).
+         * @example {
+         *       "data": "0xa9059cbb00000000000000000000000070997970c51812dc3a010c7d01b50e0d17dc79c80000000000000000000000000000000000000000000000000000000000000001",
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+         *     }
+         * @example {
+         *       "gas": 21000,
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+         *       "type": 2,
+         *       "value": "1000000000000000"
+         *     }
+         * @example {
+         *       "data": "0x6001600c60003960016000f300"
+         *     }
+         */
+        txmanager__chains__evm__intents__Transaction: {
+            /** @default null */
+            to?: string | null;
+            /** @default 0 */
+            value?: string | number;
+            /**
+             * @default 0x
+             * @example 0x
+             */
+            data?: string;
+            /**
+             * @description The gas limit; estimated when it is not given.
+             * @default null
+             */
+            gas?: string | number | null;
+            /**
+             * @default 2
+             * @enum {integer}
+             */
+            type?: 0 | 1 | 2 | 4;
+            access_list?: components["schemas"]["AccessEntry"][];
+            authorization_list?: components["schemas"]["Authorization"][];
+            /**
+             * @description Never pay more per unit of gas for this intent, replacements included.
+             * @default null
+             */
+            max_fee_per_gas?: string | number | null;
+            /**
+             * @description Run it before a nonce is taken; a revert then fails the intent at no cost. Needs `gas` when off.
+             * @default true
+             */
+            simulate?: boolean;
+        };
+        /**
+         * @description Ether, or whatever the chain's coin is, to one address.
+         * @example {
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+         *       "value": "1000000000000000"
+         *     }
+         */
+        txmanager__chains__evm__intents__Transfer: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            to: string;
+            value: string | number;
+            /** @default null */
+            max_fee_per_gas?: string | number | null;
+        };
+        /**
+         * @description Any list of actions on one receiver, all or nothing.
+         * @example {
+         *       "actions": [
+         *         {
+         *           "amount": "1",
+         *           "type": "transfer"
+         *         }
+         *       ],
+         *       "receiver_id": "bob.near"
+         *     }
+         */
+        txmanager__chains__near__intents__Transaction: {
+            /** @example alice.near */
+            receiver_id: string;
+            actions: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
+        };
+        /**
+         * @example {
+         *       "amount": "1",
+         *       "receiver_id": "bob.near"
+         *     }
+         */
+        txmanager__chains__near__intents__Transfer: {
+            /** @example alice.near */
+            receiver_id: string;
+            amount: string | number;
+        };
+        /** @description An intent of any kind. */
+        IntentRequest: {
+            /** @constant */
+            kind: "near.create_account";
+            payload: components["schemas"]["CreateAccount"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.delegate";
+            payload: components["schemas"]["Delegate"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.recovery";
+            payload: components["schemas"]["Recovery"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.transaction";
+            payload: components["schemas"]["txmanager__chains__near__intents__Transaction"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.function_call";
+            payload: components["schemas"]["FunctionCall"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.transfer";
+            payload: components["schemas"]["txmanager__chains__near__intents__Transfer"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.add_key";
+            payload: components["schemas"]["AddKey"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "evm.transaction";
+            payload: components["schemas"]["txmanager__chains__evm__intents__Transaction"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "evm.transfer";
+            payload: components["schemas"]["txmanager__chains__evm__intents__Transfer"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description A sub-account of the relayer by three actions of its own, or any name through a root contract.
+         * @example {
+         *       "initial_balance": "10000000000000000000000",
+         *       "new_account_id": "alice.relayer.near",
+         *       "new_public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         * @example {
+         *       "new_account_id": "alice.near",
+         *       "root_contract": "near",
+         *       "new_public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         */
+        CreateAccountRequest: {
+            /** @example alice.near */
+            new_account_id: string;
+            /** @default 0 */
+            initial_balance?: string | number;
+            /**
+             * @description `near` on mainnet, `testnet` on testnet.
+             * @default null
+             */
+            root_contract?: string | null;
+            /** @description Run on the new account in the same transaction: all happen, or none. */
+            extra_actions?: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
+            /** @default 100000000000000 */
+            gas?: string | number;
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            new_public_key: string;
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description A user's signed delegate action, paid for by the relayer.
+         * @example {
+         *       "signed_delegate": "CgAAAGFsaWNlLm5lYXI..."
+         *     }
+         */
+        DelegateRequest: {
+            /** @description Base64 of the borsh-encoded SignedDelegateAction, or its JSON as nearcore writes it. */
+            signed_delegate: string | {
+                [key: string]: unknown;
+            };
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description Any list of actions on one receiver, all or nothing.
+         * @example {
+         *       "actions": [
+         *         {
+         *           "amount": "1",
+         *           "type": "transfer"
+         *         }
+         *       ],
+         *       "receiver_id": "bob.near"
+         *     }
+         */
+        txmanager__chains__near__intents__TransactionRequest: {
+            /** @example alice.near */
+            receiver_id: string;
+            actions: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description An account recovery: one function call, tried once per (account, message).
+         * @example {
+         *       "account_id": "alice.near",
+         *       "args": {
+         *         "account_id": "alice.near",
+         *         "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *       },
+         *       "contract_id": "recovery.near",
+         *       "message_id": "0d9c2a51",
+         *       "method_name": "recover"
+         *     }
+         */
+        RecoveryRequest: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /** @example alice.near */
+            account_id: string;
+            message_id: string;
+            /** @example alice.near */
+            contract_id: string;
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description Any transaction: a call, a transfer with data, a contract's creation (no `to`).
+         * @example {
+         *       "data": "0xa9059cbb00000000000000000000000070997970c51812dc3a010c7d01b50e0d17dc79c80000000000000000000000000000000000000000000000000000000000000001",
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+         *     }
+         * @example {
+         *       "gas": 21000,
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+         *       "type": 2,
+         *       "value": "1000000000000000"
+         *     }
+         * @example {
+         *       "data": "0x6001600c60003960016000f300"
+         *     }
+         */
+        txmanager__chains__evm__intents__TransactionRequest: {
+            /** @default null */
+            to?: string | null;
+            /** @default 0 */
+            value?: string | number;
+            /**
+             * @default 0x
+             * @example 0x
+             */
+            data?: string;
+            /**
+             * @description The gas limit; estimated when it is not given.
+             * @default null
+             */
+            gas?: string | number | null;
+            /**
+             * @default 2
+             * @enum {integer}
+             */
+            type?: 0 | 1 | 2 | 4;
+            access_list?: components["schemas"]["AccessEntry"][];
+            authorization_list?: components["schemas"]["Authorization"][];
+            /**
+             * @description Never pay more per unit of gas for this intent, replacements included.
+             * @default null
+             */
+            max_fee_per_gas?: string | number | null;
+            /**
+             * @description Run it before a nonce is taken; a revert then fails the intent at no cost. Needs `gas` when off.
+             * @default true
+             */
+            simulate?: boolean;
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;
