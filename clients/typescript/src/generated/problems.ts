@@ -2,6 +2,9 @@
 
 import { TxManagerError } from '../errors.js';
 
+/** The API answered with the problem code `bad_bytes`. */
+export class BadBytesError extends TxManagerError {}
+
 /** The API answered with the problem code `body_too_large`. */
 export class BodyTooLargeError extends TxManagerError {}
 
@@ -16,6 +19,9 @@ export class FencedError extends TxManagerError {}
 
 /** The API answered with the problem code `forbidden`. */
 export class ForbiddenError extends TxManagerError {}
+
+/** The API answered with the problem code `foreign_host`. */
+export class ForeignHostError extends TxManagerError {}
 
 /** The API answered with the problem code `idempotency_key_reused`. */
 export class IdempotencyKeyReusedError extends TxManagerError {}
@@ -71,6 +77,12 @@ export class NotAllowedError extends TxManagerError {}
 /** The API answered with the problem code `not_found`. */
 export class NotFoundError extends TxManagerError {}
 
+/** The API answered with the problem code `own_account_refused`. */
+export class OwnAccountRefusedError extends TxManagerError {}
+
+/** The API answered with the problem code `policy_refused`. */
+export class PolicyRefusedError extends TxManagerError {}
+
 /** The API answered with the problem code `queue_full`. */
 export class QueueFullError extends TxManagerError {}
 
@@ -115,11 +127,13 @@ export class UnsupportedMediaTypeError extends TxManagerError {}
 
 /** The class of each problem code. */
 export const PROBLEMS = {
+    bad_bytes: BadBytesError,
     body_too_large: BodyTooLargeError,
     busy: BusyError,
     error: UnexpectedError,
     fenced: FencedError,
     forbidden: ForbiddenError,
+    foreign_host: ForeignHostError,
     idempotency_key_reused: IdempotencyKeyReusedError,
     insufficient_funds: InsufficientFundsError,
     invalid_idempotency_key: InvalidIdempotencyKeyError,
@@ -138,6 +152,8 @@ export const PROBLEMS = {
     nonce_conflict: NonceConflictError,
     not_allowed: NotAllowedError,
     not_found: NotFoundError,
+    own_account_refused: OwnAccountRefusedError,
+    policy_refused: PolicyRefusedError,
     queue_full: QueueFullError,
     quota_used: QuotaUsedError,
     refused: RefusedError,

@@ -51,6 +51,29 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        AuditList: {
+            audit: components["schemas"]["AuditView"][];
+        };
+        /** @description One call of an operator. */
+        AuditView: {
+            id: string;
+            /** Format: date-time */
+            at: string;
+            /** @description The token's name, or user@host of a command. */
+            who: string;
+            /** @description Whose matter it was; `*` is everybody's. */
+            tenant: string;
+            /** @example POST /v1/lanes/{lane}/pause */
+            what: string;
+            /** @description The lane, the intent or the dead letter. */
+            on: string;
+            /** @description The caller's address, or `cli`. */
+            origin: string;
+            /** @description What came with the call, shortened. */
+            told: string;
+            /** @description The error's code if the call was refused before it acted; else empty. */
+            refused: string;
+        };
         /** @description An EIP-7702 authorization, signed by the account that delegates. */
         Authorization: {
             chain_id: string | number;
@@ -72,6 +95,8 @@ export interface components {
             ok: boolean;
             /** @default null */
             reason?: string | null;
+            /** @default null */
+            detail?: string | null;
             /** @default null */
             workers?: number | null;
             /** @default null */
@@ -193,6 +218,11 @@ export interface components {
             tx_hash?: string | null;
             /** @default null */
             error?: string | null;
+            /**
+             * @description Told in webhooks, and to those who follow all tenants.
+             * @default null
+             */
+            tenant?: string | null;
         };
         /** @description What transactions cost now. */
         FeeRequest: {
@@ -381,7 +411,7 @@ export interface components {
              * @example idempotency_key_reused
              * @enum {string}
              */
-            code: "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "too_many_connections" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
+            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "too_many_connections" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
             kept: string;
             do: string;
             /** @default null */
