@@ -78,6 +78,8 @@ class NearChain:
         self._policies = dict(policies or {})
         self._lanes: dict[str, LaneId] = {}
         self._envelopes = {lane: self._envelope(lane, signer) for lane, signer in (signers or {}).items()}
+        self._told_by_any: dict[str, KeyView] = {}
+        """Where the first node denies a key that others have: the newest reading of any of them."""
         self._ask_of(rpc if rpc is not None else HttpRpc(endpoints, rng))
         panel = Panel(self.rpc, self._alone, _node_key)
         count = needed(agreement, len(self.rpc.nodes))
@@ -115,7 +117,7 @@ class NearChain:
         key = await views.view_lane(self._asking(lane), named, views.FINAL)
         if key is None:
             raise KeyMissing(f"{named.public_key} is not a key of {named.account_id} on {self.network}")
-        self._permissions[lane] = key
+        self._permissions[lane] = self._told_by_any[lane] = key
         account = await views.view_account(self._asking(lane), named.account_id)
         balance = key.gas_balance if key.gas_balance is not None else key.allowance
         if balance is None and account is not None:
@@ -302,7 +304,7 @@ class NearChain:
         """What the lane's key may do: fixed for the life of a key, so read once."""
         if lane not in self._permissions:
             await self.nonce(lane)
-        return self._permissions[lane]
+        return self._permissions.get(lane) or self._told_by_any[lane]
 
     async def _purchase_price(self) -> int:
         """Read once: it changes with the protocol, and a node refuses what is bought too cheap."""
