@@ -96,7 +96,8 @@ async def test_every_action_has_a_valid_view(devnet, client):
         request = m.RpcTransactionStatusRequest.model_validate(told)
         assert (await client.tx(params=request)).root.transaction.hash.root == tx_hash
         full = await client.experimental_tx_status(params=request)
-        assert len(full.root.receipts) == len(full.root.receipts_outcome)
+        own = receiver == me  # such a receipt runs where it was made; nodes keep no copy of it
+        assert len(full.root.receipts) == len(full.root.receipts_outcome) - own
         block_hash = done.root.transaction_outcome.block_hash.root
         chunk = m.RpcChunkRequest.model_validate({"block_id": block_hash, "shard_id": 0})
         assert (await client.chunk(params=chunk)).transactions

@@ -84,7 +84,8 @@ def test_a_session_of_near_api_js_goes_as_on_a_real_network(told):
     assert told["deleted key"]["error"] == "AccessKeyDoesNotExistError"
     assert told["key list"] == 1
 
-    assert told["relay"] == {"status": value("5"), "signer": "dev8.near"}
+    # The outer receipt answers for itself: what the relayed call returned is in its own receipt.
+    assert told["relay"] == {"status": value(""), "signer": "dev8.near"}
     assert "Nonce" in told["relay again"]["error"]
 
     assert told["unknown account"]["error"] == "AccountDoesNotExistError"

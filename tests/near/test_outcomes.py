@@ -158,7 +158,7 @@ async def test_one_bad_intent_of_a_batch_fails_alone():
 async def test_two_observers_build_the_same_outcome_whenever_they_look(kind):
     """At a lower finality the refunds have not run yet; the outcome must not depend on that."""
     outcomes: set[str] = set()
-    for finality, blocks in (("EXECUTED_OPTIMISTIC", 2), ("EXECUTED", 4), ("FINAL", 12)):
+    for finality, blocks in (("EXECUTED_OPTIMISTIC", 3), ("EXECUTED", 4), ("FINAL", 12)):
         world = NearWorld(finality=finality)
         method = "increment" if kind == "done" else "fail"
         outcome: Outcome = await world.run(intent("k", "near.function_call", call(method)), blocks)

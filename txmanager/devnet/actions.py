@@ -40,7 +40,7 @@ class Work:
     """One receipt being run: where it writes, what it sends, what it burns."""
 
     __slots__ = (
-        "actor_id", "answered_by", "call_gas", "children", "gas_burnt", "gas_given",
+        "actor_id", "answered_by", "children", "created", "gas_burnt", "gas_given",
         "height", "logs", "receipt", "state", "tokens_burnt", "value",
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ class Work:
         self.logs: list[str] = []
         self.gas_burnt = fees.RECEIPT
         self.gas_given = 0
-        self.call_gas = 0
+        self.created = False
         self.tokens_burnt = 0
         self.value: bytes | None = None
         self.answered_by: bytes | None = None
@@ -91,7 +91,7 @@ class Work:
             signer_id=receipt.signer_id,
             signer_key=receipt.signer_key,
             actions=actions,
-            gas=fees.receipt_gas(actions),
+            gas=fees.receipt_gas(actions, receiver_id),
             deposit=fees.deposit_of(actions),
             gas_key=receipt.gas_key,
         )
@@ -103,6 +103,7 @@ class Work:
         self.children = []
         self.gas_given = 0
         self.tokens_burnt = 0
+        self.created = False
         self.answered_by = None
 
 
@@ -121,6 +122,7 @@ def _create_account(work: Work, _action: CreateAccount) -> None:
         raise ActionFailure({"CreateAccountNotAllowed": who})
     work.set_account(Account(amount=0))
     work.actor_id = receiver_id
+    work.created = True
 
 
 def _transfer(work: Work, action: Transfer) -> None:
@@ -242,10 +244,15 @@ def _delegate(work: Work, action: Delegate) -> None:
     if key is None:
         missing = {"account_id": action.sender_id, "public_key": action.public_key}
         raise ActionFailure({"DelegateActionAccessKeyError": {"AccessKeyNotFound": missing}})
-    if key.gas_balance is not None:
+    index = action.nonce_index
+    if key.gas_balance is not None and index is None:
         raise ActionFailure({"DelegateActionAccessKeyError": "DelegateActionRequiresNonGasKey"})
-    if action.nonce <= key.nonce:
-        told_nonce = {"delegate_nonce": action.nonce, "ak_nonce": key.nonce}
+    if index is not None and index >= key.num_nonces:
+        told_index = {"delegate_nonce_index": index, "num_nonces": key.num_nonces}
+        raise ActionFailure({"DelegateActionInvalidNonceIndex": told_index})
+    current = key.nonce if index is None else int(work.state.get((*where, index)))
+    if action.nonce <= current:
+        told_nonce = {"delegate_nonce": action.nonce, "ak_nonce": current}
         raise ActionFailure({"DelegateActionInvalidNonce": told_nonce})
     bound = work.height * fees.NONCE_RANGE
     if action.nonce >= bound:
@@ -255,9 +262,13 @@ def _delegate(work: Work, action: Delegate) -> None:
         refusal = forbidden(key.permission, action.receiver_id, action.actions)
         if refusal is not None:
             raise ActionFailure({"DelegateActionAccessKeyError": refusal})
-    work.state.put(where, key._replace(nonce=action.nonce))
-    child = work.send(action.sender_id, action.receiver_id, action.actions)
-    work.answered_by = child.id
+    if index is None:
+        work.state.put(where, key._replace(nonce=action.nonce))
+    else:
+        work.state.put((*where, index), action.nonce)
+    # The outer receipt succeeds with what it sends: whether that works is the inner receipt's own outcome.
+    work.gas_burnt += fees.inner_send(action)
+    work.send(action.sender_id, action.receiver_id, action.actions)
 
 
 def sendable(receiver_id: str, actions: tuple[Action, ...]) -> bool:

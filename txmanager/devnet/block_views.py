@@ -5,10 +5,13 @@ Roots, proofs and signatures are placeholders of the right shape; everything a c
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
-from hashlib import sha256
+from functools import cache
+from importlib import resources
 
-from . import fees
+import orjson
+
 from .model import Block
 from .network import Network, View
 from .validate import PROTOCOL_VERSION
@@ -42,12 +45,20 @@ def chunk_header_view(block: Block, network: Network) -> JSON:
         "outgoing_receipts_root": _ZERO_HASH,
         "tx_root": b58(block.hash) if block.txs else _ZERO_HASH,
         "validator_proposals": [],
+        "bandwidth_requests": {"V1": {"requests": []}},
+        "congestion_info": {
+            "allowed_shard": 0,
+            "buffered_receipts_gas": "0",
+            "delayed_receipts_gas": "0",
+            "receipt_bytes": 0,
+        },
+        "proposed_split": None,
         "signature": _NO_SIGNATURE,
     }
 
 
 def chunk_view(block: Block, network: Network) -> JSON:
-    price = network.config.gas_price
+    price = network.config.purchase_price
     return {
         "author": _producer(block),
         "header": chunk_header_view(block, network),
@@ -91,7 +102,10 @@ def block_view(block: Block, network: Network) -> JSON:
         "next_bp_hash": genesis,
         "block_merkle_root": b58(block.hash),
         "epoch_sync_data_hash": None,
-        "approvals": [],
+        "approvals": [_NO_SIGNATURE],
+        "block_body_hash": b58(block.hash),
+        "chunk_endorsements": [[1]],
+        "shard_split": None,
         "signature": _NO_SIGNATURE,
         "latest_protocol_version": PROTOCOL_VERSION,
     }
@@ -102,8 +116,13 @@ def _time(block: Block) -> str:
     return datetime.fromtimestamp(block.timestamp_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
+def _key_of(network: Network, name: str) -> str:
+    return "ed25519:" + b58(hashlib.sha256(network.chain.genesis.hash + name.encode()).digest())
+
+
 def status_view(network: Network, view: View) -> JSON:
     head, oldest = view.head, network.chain.blocks[0]
+    validator = f"node{view.node % network.config.producers}"
     genesis = b58(network.chain.genesis.hash)
     return {
         "version": _VERSION,
@@ -125,24 +144,32 @@ def status_view(network: Network, view: View) -> JSON:
             "epoch_id": genesis,
             "epoch_start_height": network.chain.genesis.height,
         },
-        "validator_account_id": None,
-        "validator_public_key": None,
-        "node_public_key": "ed25519:" + b58(sha256(network.chain.genesis.hash + bytes([view.node])).digest()),
-        "node_key": None,
+        "validator_account_id": validator,
+        "validator_public_key": _key_of(network, validator),
+        "node_public_key": _key_of(network, f"rpc{view.node}"),
+        "node_key": _key_of(network, validator),
         "uptime_sec": int((network.now - oldest.timestamp_ms) / 1000),
     }
 
 
+@cache
+def _protocol_config() -> JSON:
+    """What a real node of this protocol version says: fees, limits and costs."""
+    told: JSON = orjson.loads(resources.files(__package__).joinpath("protocol_87.json").read_bytes())
+    return told
+
+
 def protocol_config_view(network: Network) -> JSON:
-    """The part of the protocol's configuration that holds here; the rest is left out, not invented."""
     config, chain = network.config, network.chain
     return {
+        **_protocol_config(),
         "protocol_version": PROTOCOL_VERSION,
         "chain_id": config.chain_id,
         "genesis_height": chain.genesis.height,
+        "genesis_time": _time(chain.blocks[0]),
+        "epoch_length": config.keep_blocks // 5,
         "transaction_validity_period": config.validity,
         "gas_limit": config.receipt_gas_limit,
         "min_gas_price": str(config.gas_price),
-        "max_gas_price": str(config.gas_price),
-        "runtime_config": {"storage_amount_per_byte": str(fees.STORAGE_PRICE)},
+        "protocol_treasury_account": "treasury",
     }

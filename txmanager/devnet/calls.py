@@ -41,7 +41,6 @@ def call_function(work: Work, action: FunctionCall) -> None:
     work.logs += call.logs
     call.settle(burn)
     work.gas_burnt += burn
-    work.call_gas += burn
     if value is not Promised:
         work.value = b"" if value is None else _written(value)
         work.answered_by = None
@@ -114,7 +113,7 @@ class _LiveCall:
             raise Panic("Exceeded the account balance.")
         work.set_account(account.holding(account.amount - child.deposit))
         self._spent += child.gas
-        self._sent_fees += fees.tx_gas(actions)
+        self._sent_fees += fees.tx_gas(actions, self.contract_id, receiver_id)
         return child
 
     def settle(self, burn: int) -> None:
@@ -155,10 +154,10 @@ def view(read: Callable[[Key], Any], account_id: str, method_name: str, args: by
     account: Account = read((account_id,))
     if account.code_hash == bytes(32):
         told = f'CompilationError(CodeDoesNotExist {{ account_id: "{account_id}" }})'
-        raise ValueError(f"wasm execution failed with error: FunctionCallError({told})")
+        raise ValueError(f"wasm execution failed with error: {told}")
     method = (contract_of(account.code_hash) or {}).get(method_name)
     if method is None:
-        raise ValueError("wasm execution failed with error: FunctionCallError(MethodResolveError(MethodNotFound))")
+        raise ValueError("wasm execution failed with error: MethodResolveError(MethodNotFound)")
     if not is_view(account.code_hash, method_name):
         raise ValueError(
             f'wasm execution failed with error: HostError(ProhibitedInView {{ method_name: "{method_name}" }})'

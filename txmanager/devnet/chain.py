@@ -100,7 +100,7 @@ class Chain:
         price = self.config.gas_price
         try:
             # The cheap check first: a pool is full of what another producer has already included.
-            charge = check_signer(self.state.get, tx, price)
+            charge = check_signer(self.state.get, tx, self.config)
             check_upper_bound(tx, block.height)
             check_shape(tx)
         except InvalidTx as refusal:
@@ -115,11 +115,11 @@ class Chain:
             signer_id=tx.signer_id,
             signer_key=tx.public_key,
             actions=tx.actions,
-            gas=fees.receipt_gas(tx.actions),
+            gas=fees.receipt_gas(tx.actions, tx.receiver_id),
             deposit=charge.deposit,
             gas_key=tx.public_key if charge.key.gas_balance is not None else None,
         )
-        burnt = fees.tx_gas(tx.actions)
+        burnt = fees.tx_gas(tx.actions, tx.signer_id, tx.receiver_id)
         self.burnt += burnt * price
         status = {"SuccessReceiptId": receipt.id}
         outcome = Outcome(tx.hash, tx.signer_id, status, block.height, block.hash, burnt, burnt * price, (receipt.id,))
@@ -162,9 +162,9 @@ class Chain:
 
     def _run_one(self, receipt: Receipt, block: Block) -> None:
         record = self.records.get(receipt.tx_hash)
-        ran = run(self.state, receipt, block.height, self.config.gas_price)
+        ran = run(self.state, receipt, block.height, self.config)
         block.gas_used += ran.gas_burnt
-        self.burnt += ran.tokens_burnt
+        self.burnt += ran.tokens_burnt + ran.lost
         ids = tuple([child.id for child in ran.children])
         outcome = Outcome(
             receipt.id,
@@ -260,5 +260,5 @@ class Chain:
             elif isinstance(value, AccessKey):
                 total += value.gas_balance or 0
         for receipt in (*self._queue, *self._waiting.values()):
-            total += receipt.deposit + receipt.gas * self.config.gas_price
+            total += receipt.deposit + receipt.gas * self.config.purchase_price
         return total

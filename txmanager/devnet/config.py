@@ -16,6 +16,7 @@ class Config:
     validity: int = 86_400  # blocks a transaction lives after its base block
     keep_blocks: int = 100_000  # five epochs
     gas_price: int = 100_000_000
+    purchase_price: int = 1_000_000_000  # gas is bought at this price and burnt at the other; the rest is refunded
     tx_gas_limit: int = 500 * 10**12
     receipt_gas_limit: int = 1_000 * 10**12
     finality_lag: int = 2

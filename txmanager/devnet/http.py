@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
-MAX_BODY = 10 * 1024 * 1024
+MAX_BODY = 2 * 1024 * 1024
 MAX_HEADERS = 64 * 1024
 MAX_PIPELINED = 1_000
 LINGER_S = 1.0
@@ -39,7 +39,7 @@ class Response(NamedTuple):
 Reply = Callable[[Response], None]
 Handler = Callable[[Request, Reply], None]
 
-_TOO_LARGE = Response(413, b'{"error":"the request is too large"}')
+_TOO_LARGE = Response(413, b"Failed to buffer the request body: length limit exceeded", b"text/plain; charset=utf-8")
 _CORS = b"access-control-allow-origin: *\r\naccess-control-allow-headers: *\r\n"
 
 

@@ -84,6 +84,8 @@ class Delegate(NamedTuple):
     public_key: str
     signature_ok: bool = True
     signature: str = "ed25519:" + "1" * 64
+    second: bool = False  # DelegateV2, which a gas key can sign
+    nonce_index: int | None = None
 
 
 Action = (

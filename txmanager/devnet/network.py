@@ -172,7 +172,7 @@ class Network(Nodes):
                 raise InvalidTx({"ShardCongested": {"shard_id": 0, "congestion_level": level}})
         check_shape(tx)
         try:
-            check_signer(self.reader(view.head), tx, self.config.gas_price)
+            check_signer(self.reader(view.head), tx, self.config)
         except InvalidTx as refusal:
             if refusal.name == "InvalidNonce" and self.known(tx.hash, view) is not None:
                 return  # resending what already landed is not an error

@@ -13,7 +13,7 @@ import base58
 from .errors import DecodeError, DevnetError
 from .model import Tx
 from .status import LEVELS, Level
-from .validate import is_account_id
+from .validate import bad_account_id, is_account_id
 from .wire import decode_base64
 
 FINALITIES = ("optimistic", "near-final", "final")
@@ -47,7 +47,7 @@ def text(params: dict[str, Any], name: str) -> str:
 def account_id(params: dict[str, Any], name: str = "account_id") -> str:
     value = text(params, name)
     if not is_account_id(value):
-        raise ParseError(f"Failed parsing args: invalid account id {value[:64]!r}")
+        raise ParseError(f"Failed parsing args: {bad_account_id(value)}")
     return value
 
 
@@ -57,9 +57,25 @@ def public_key(params: dict[str, Any], name: str = "public_key") -> str:
     curve, colon, data = value.rpartition(":")
     if colon and curve != "ed25519":
         return value  # well-formed on other chains of thought; simply not found here
-    if len(data) > 64 or len(unbase58(data, name)) != 32:
-        raise ParseError(f"Failed parsing args: invalid public key {value[:80]!r}")
+    size = len(unbase58(data[:64], name))
+    if size != 32:
+        raise ParseError(
+            f"Failed parsing args: invalid key length: expected the input of 32 bytes, but {size} was given"
+        )
     return f"ed25519:{data}"
+
+
+def key_order(public_key: str) -> tuple[str, bytes]:
+    """How a node orders keys: by curve, then by their bytes."""
+    curve, _, data = public_key.partition(":")
+    return curve, _unbase58(data)
+
+
+def count(params: dict[str, Any], name: str) -> int:
+    value = params.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**32:
+        raise ParseError(f"Failed parsing args: {name} is a positive number")
+    return value
 
 
 def unbase58(value: str, name: str) -> bytes:
@@ -108,4 +124,4 @@ def signed_tx(params: dict[str, Any]) -> Tx:
     try:
         return decode_base64(text(params, "signed_tx_base64"))
     except DecodeError as cause:
-        raise ParseError(f"Failed to decode transaction: {cause}") from None
+        raise ParseError(f"Failed parsing args: the value could not decoded from {cause}") from None

@@ -20,6 +20,19 @@ from .network import Network
 from .params import FINALITIES, ParseError
 from .status import Level, reached
 
+MAX_LISTED_KEYS = 100
+QUERIES = (
+    "view_account",
+    "view_code",
+    "view_state",
+    "view_access_key",
+    "view_access_key_list",
+    "view_gas_key_nonces",
+    "call_function",
+    "view_global_contract_code",
+    "view_global_contract_code_by_account_id",
+)
+
 
 class RpcError(Exception):
     def __init__(
@@ -55,8 +68,8 @@ def internal_error(words: str) -> RpcError:
     return RpcError("INTERNAL_ERROR", words, info={"error_message": words}, http=500, name="INTERNAL_ERROR")
 
 
-def timeout_error() -> RpcError:
-    return RpcError("TIMEOUT_ERROR", "Timeout", http=408)
+def timeout_error(cause: Any = "NOT_OBSERVED") -> RpcError:
+    return RpcError("TIMEOUT_ERROR", "Timeout", info={"cause": cause}, http=408)
 
 
 def untracked_error() -> RpcError:
@@ -68,8 +81,9 @@ def _invalid_tx(refusal: InvalidTx) -> RpcError:
     return RpcError("INVALID_TRANSACTION", data, info={})
 
 
-def _unknown_block(ref: Any, info: Any) -> RpcError:
-    return RpcError("UNKNOWN_BLOCK", f"DB Not Found Error: BLOCK: {ref} \n Cause: Unknown", info=info)
+def _unknown_block(ref: int | bytes) -> RpcError:
+    words = f"BLOCK HEIGHT: {ref}" if isinstance(ref, int) else f"BLOCK: {views.b58(ref)}"
+    return RpcError("UNKNOWN_BLOCK", f"DB Not Found Error: {words} \n Cause: Unknown", info={})
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +145,7 @@ class Rpc:
         except Unknown as missing:
             if missing.what != "block":
                 raise internal_error(str(missing)) from None
-            raise _unknown_block(missing.key, {}) from None
+            raise _unknown_block(missing.key) from None
 
     def poll(self, wait: Wait) -> Any | None:
         """The answer to a waiting request, or None while there is none. Raises `RpcError`."""
@@ -180,7 +194,12 @@ class Rpc:
             tx = read.signed_tx(told)
             return self._answer(Wait(node, tx.hash, level, receipts, tx))
         read.account_id(told, "sender_account_id")
-        return self._answer(Wait(node, read.hash_of(told.get("tx_hash"), "tx_hash"), level, receipts))
+        try:
+            digest = read.hash_of(told.get("tx_hash"), "tx_hash")
+        except ParseError:
+            words = "data did not match any variant of untagged enum TransactionInfo"
+            raise ParseError(f"Failed parsing args: {words}") from None
+        return self._answer(Wait(node, digest, level, receipts))
 
     # blocks
 
@@ -209,7 +228,9 @@ class Rpc:
             return block_views.chunk_view(self.network.block(read.block_id(told.get("block_id")), node), self.network)
         digest = read.hash_of(chunk_id, "chunk_id")
         try:
-            return block_views.chunk_view(self.network.chunk(digest, node), self.network)
+            found = block_views.chunk_view(self.network.chunk(digest, node), self.network)
+            found["header"]["height_included"] = 0  # a chunk by itself does not know which block took it in
+            return found
         except Unknown:
             name = views.b58(digest)
             raise RpcError("UNKNOWN_CHUNK", f"Chunk Missing: {name}", info={"chunk_hash": name}) from None
@@ -228,12 +249,16 @@ class Rpc:
         told = read.named(params)
         query = self._queries.get(read.text(told, "request_type"))
         if query is None:
-            raise ParseError(f"Failed parsing args: unknown variant `{told['request_type'][:64]}`")
+            known = ", ".join(f"`{name}`" for name in QUERIES)
+            raise ParseError(
+                f"Failed parsing args: unknown variant `{told['request_type'][:64]}`, expected one of {known}"
+            )
         try:
             block = self._block_of(told, node)
         except Unknown as missing:
-            reference = {"block_id": told["block_id"]}
-            raise _unknown_block(missing.key, {"block_reference": reference}) from None
+            words = f"BLOCK HEIGHT: {missing.key}" if isinstance(missing.key, int) else f"HEADER: {told['block_id']}"
+            info = {"block_reference": {"block_id": told["block_id"]}}
+            raise RpcError("UNKNOWN_BLOCK", f"DB Not Found Error: BLOCK {words}", info=info) from None
         answer = query(told, block)
         return {**answer, "block_height": block.height, "block_hash": views.b58(block.hash)}
 
@@ -261,9 +286,21 @@ class Rpc:
         account_id = read.account_id(told)
         state = self.network.reader(block)
         account: Account | None = state((account_id,))
-        keys = account.keys if account is not None else ()
-        listed = [(key, views.access_key_view(state((account_id, key)))) for key in keys]
-        return {"keys": [{"public_key": key, "access_key": view} for key, view in listed]}
+        keys = sorted(account.keys if account is not None else (), key=read.key_order)
+        limit, after = told.get("limit"), told.get("after_key")
+        if limit is None and after is None and len(keys) > MAX_LISTED_KEYS:
+            info = {"requested_account_id": account_id, "limit": MAX_LISTED_KEYS, **_at(block)}
+            words = f"Account {account_id} has more than {MAX_LISTED_KEYS} access keys"
+            raise RpcError("TOO_MANY_ACCESS_KEYS", f"{words}; use a paginated view_access_key_list request", info=info)
+        if after is not None:
+            begin = read.key_order(read.public_key(told, "after_key"))
+            keys = [key for key in keys if read.key_order(key) > begin]
+        page = keys[: min(read.count(told, "limit"), MAX_LISTED_KEYS)] if limit is not None else keys[:MAX_LISTED_KEYS]
+        listed = [
+            {"public_key": views.listed_key(key), "access_key": views.access_key_view(state((account_id, key)))}
+            for key in page
+        ]
+        return {"keys": listed, "last_key": views.listed_key(page[-1])} if len(page) < len(keys) else {"keys": listed}
 
     def _view_gas_key_nonces(self, told: dict[str, Any], block: Block) -> Any:
         account_id, public_key = read.account_id(told), read.public_key(told)

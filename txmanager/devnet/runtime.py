@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from . import fees
 from .actions import HANDLERS, Work
 from .calls import call_function
+from .config import Config
 from .errors import ActionFailure
 from .model import Account, FunctionCall, Receipt, Transfer
 from .state import State
@@ -30,9 +31,10 @@ class Ran(NamedTuple):
     children: list[Receipt]
     logs: tuple[str, ...]
     answered_by: bytes | None  # the child whose result stands for this receipt's
+    lost: int = 0  # burnt, but no part of what the outcome says: a refund that nobody could take
 
 
-def run(state: State, receipt: Receipt, height: int, price: int) -> Ran:
+def run(state: State, receipt: Receipt, height: int, config: Config) -> Ran:
     if receipt.refund:
         return _run_refund(state, receipt)
     mark = state.mark()
@@ -41,7 +43,7 @@ def run(state: State, receipt: Receipt, height: int, price: int) -> Ran:
     at = 0
     try:
         for at, action in enumerate(receipt.actions):  # noqa: B007, a failure names the action it stopped at
-            work.gas_burnt += fees.exec_fee(action)
+            work.gas_burnt += fees.exec_fee(action, receipt.receiver_id)
             work.value = work.answered_by = None
             _HANDLERS[type(action)](work, action)
         _check_storage(state, receipt.receiver_id)
@@ -53,22 +55,17 @@ def run(state: State, receipt: Receipt, height: int, price: int) -> Ran:
 
     children = work.children
     burnt = min(work.gas_burnt, receipt.gas)
-    reward = 0
-    if status is None and work.call_gas:
-        reward = work.call_gas * fees.REWARD_NUM // fees.REWARD_DEN * price
-        account: Account | None = state.get((receipt.receiver_id,))
-        if account is None:
-            reward = 0
-        else:
-            state.put((receipt.receiver_id,), account.holding(account.amount + reward))
+    cost = burnt * config.gas_price
+    if work.created:
+        cost += fees.CREATION_CHARGE - fees.CREATE_EXEC * config.gas_price
     if status is None:
         status = _success(work)
     elif receipt.deposit:
         children.append(_refund(receipt, 1, receipt.predecessor_id, receipt.deposit))
-    unspent = receipt.gas - burnt - work.gas_given
+    unspent = (receipt.gas - work.gas_given) * config.purchase_price - cost
     if unspent > 0:
-        children.append(_refund(receipt, 2, receipt.signer_id, unspent * price, gas_key=receipt.gas_key))
-    return Ran(status, burnt, burnt * price - reward + work.tokens_burnt, children, tuple(work.logs), work.answered_by)
+        children.append(_refund(receipt, 2, receipt.signer_id, unspent, gas_key=receipt.gas_key))
+    return Ran(status, burnt, cost + work.tokens_burnt, children, tuple(work.logs), work.answered_by)
 
 
 def _success(work: Work) -> Any:
@@ -108,15 +105,16 @@ def _run_refund(state: State, receipt: Receipt) -> Ran:
         key = state.get(where)
         if key is not None and key.gas_balance is not None:
             state.put(where, key._replace(gas_balance=key.gas_balance + receipt.deposit))
-            return Ran(ok, 0, 0, [], (), None)
+            return Ran(ok, fees.REFUND, 0, [], (), None)
     account: Account | None = state.get((receipt.receiver_id,))
     if account is None:
         kind = {"AccountDoesNotExist": {"account_id": receipt.receiver_id}}
-        return Ran({"Failure": {"ActionError": {"index": 0, "kind": kind}}}, 0, receipt.deposit, [], (), None)
+        failed = {"Failure": {"ActionError": {"index": 0, "kind": kind}}}
+        return Ran(failed, fees.REFUND, 0, [], (), None, lost=receipt.deposit)
     state.put((receipt.receiver_id,), account.holding(account.amount + receipt.deposit))
     key = state.get((receipt.signer_id, receipt.signer_key)) if receipt.signer_id == receipt.receiver_id else None
     if key is not None and key.permission is not None and key.permission.allowance is not None:
         # A gas refund also gives the function-call key its allowance back.
         permission = key.permission._replace(allowance=key.permission.allowance + receipt.deposit)
         state.put((receipt.signer_id, receipt.signer_key), key._replace(permission=permission))
-    return Ran(ok, 0, 0, [], (), None)
+    return Ran(ok, fees.REFUND, 0, [], (), None)

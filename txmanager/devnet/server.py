@@ -113,7 +113,8 @@ class Server:
             try:
                 answer = self.rpc.poll(wait)
                 if answer is None and now >= deadline:
-                    raise timeout_error()
+                    observed = self.network.status(wait.tx_hash, wait.node) is not None
+                    raise timeout_error("PENDING" if observed else "NOT_OBSERVED")
             except RpcError as error:
                 answer = None
                 reply(_failure(request_id, error))
@@ -151,7 +152,7 @@ class Server:
         elif request.method == "GET" and rest == "/status":
             reply(Response(200, orjson.dumps(status_view(self.network, self.network.view(node)))))
         elif request.method == "GET" and rest in ("/health", ""):
-            reply(Response(200))
+            reply(Response(200, b"null" if rest else b""))
         elif request.method == "POST" and rest == "":
             self._json_rpc(request.body, node, reply)
         else:
@@ -170,14 +171,14 @@ class Server:
     def _json_rpc(self, body: bytes, node: int, reply: Reply) -> None:
         try:
             call = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            reply(_failure(None, parse_error("Failed parsing the request: not JSON")))
+        except orjson.JSONDecodeError as error:
+            words = f"Failed to parse the request body as JSON: {error.msg}"
+            reply(Response(400, words.encode(), b"text/plain; charset=utf-8"))
             return
-        if not isinstance(call, dict) or not isinstance(call.get("method"), str) or call.get("jsonrpc") != "2.0":
-            request_id = call.get("id") if isinstance(call, dict) else None
-            reply(_failure(request_id, parse_error("Failed parsing the request: not a JSON-RPC 2.0 call")))
+        if not _is_call(call):
+            reply(_failure(None, parse_error("JSON RPC Request format was expected")))
             return
-        request_id, method = call.get("id"), call["method"]
+        request_id, method = call["id"], call["method"]
         faults = self.network.faults
         struck = faults.before(method, node) if faults.active else None
         if struck is not None:
@@ -201,6 +202,13 @@ class Server:
         else:
             late = _failure(request_id, timeout_error())
             asyncio.get_running_loop().call_later(hidden.ms / 1000, reply, late)
+
+
+def _is_call(call: Any) -> bool:
+    """A node takes single calls with an id; batches and notifications are no requests to it."""
+    if not isinstance(call, dict) or "id" not in call:
+        return False
+    return isinstance(call.get("method"), str) and call.get("jsonrpc") == "2.0"
 
 
 def _success(request_id: Any, result: Any) -> Response:

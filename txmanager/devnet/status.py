@@ -29,7 +29,8 @@ def reached(wanted: Level, actual: Level) -> bool:
 
 def level_of(record: TxRecord, head: int, final: int) -> Level:
     included_final = record.height <= final
-    if record.executed_at is None or record.executed_at > head:
+    # What running a block did shows with the next one.
+    if record.executed_at is None or record.executed_at >= head:
         return "INCLUDED_FINAL" if included_final else "INCLUDED"
     if not included_final:
         return "EXECUTED_OPTIMISTIC"
@@ -38,7 +39,7 @@ def level_of(record: TxRecord, head: int, final: int) -> Level:
 
 def top_status(record: TxRecord, head: int) -> Any:
     """The transaction's own result: follow the receipts that stand for one another to the last."""
-    by_id = {outcome.id: outcome for outcome in record.outcomes if outcome.height <= head}
+    by_id = {outcome.id: outcome for outcome in record.outcomes if outcome.height < head}
     outcome = record.outcomes[0]
     while isinstance(outcome.status, dict) and "SuccessReceiptId" in outcome.status:
         following = by_id.get(outcome.status["SuccessReceiptId"])

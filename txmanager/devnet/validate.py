@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import fees
+from .config import Config
 from .errors import InvalidTx
 from .model import (
     AccessKey,
@@ -30,7 +31,7 @@ from .state import Key
 
 Reader = Callable[[Key], Any]
 
-PROTOCOL_VERSION = 85
+PROTOCOL_VERSION = 87
 _ACCOUNT_ID = re.compile(r"(([a-z\d]+[-_])*[a-z\d]+\.)*([a-z\d]+[-_])*[a-z\d]+")
 _seen_ids: set[str] = set()
 
@@ -52,6 +53,17 @@ def is_account_id(account_id: str) -> bool:
     if len(_seen_ids) < 100_000:
         _seen_ids.add(account_id)
     return True
+
+
+def bad_account_id(value: str) -> str:
+    """Why it is none, in a node's words."""
+    if not 2 <= len(value) <= 64:
+        return f'invalid value: "{value[:80]}", the Account ID is too {"short" if len(value) < 2 else "long"}'
+    for index, character in enumerate(value):
+        if character not in "abcdefghijklmnopqrstuvwxyz0123456789-_.":
+            found = f"an invalid character '{character}' at index {index}"
+            return f'invalid value: "{value}", the Account ID contains {found}'
+    return f'invalid value: "{value}", the Account ID has a redundant separator'
 
 
 def is_implicit(account_id: str) -> bool:
@@ -144,7 +156,7 @@ def _invalid(error: Any) -> InvalidTx:
     return InvalidTx({"ActionsValidation": error})
 
 
-def check_signer(get: Reader, tx: Tx, price: int) -> Charge:
+def check_signer(get: Reader, tx: Tx, config: Config) -> Charge:
     """Signer, key, nonce, balance, allowance, permission, against one state."""
     account: Account | None = get((tx.signer_id,))
     if account is None:
@@ -157,7 +169,9 @@ def check_signer(get: Reader, tx: Tx, price: int) -> Charge:
     if tx.nonce <= current or (tx.strict and tx.nonce != current + 1):
         raise InvalidTx({"InvalidNonce": {"tx_nonce": tx.nonce, "ak_nonce": current}})
 
-    gas_cost = (fees.tx_gas(tx.actions) + fees.receipt_gas(tx.actions)) * price
+    sent = fees.tx_gas(tx.actions, tx.signer_id, tx.receiver_id)
+    carried = fees.receipt_gas(tx.actions, tx.receiver_id)
+    gas_cost = sent * config.gas_price + carried * config.purchase_price
     deposit = fees.deposit_of(tx.actions)
     _check_balance(tx, account, key, gas_cost, deposit)
     if key.permission is not None:

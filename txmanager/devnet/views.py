@@ -30,6 +30,14 @@ def _b64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
+def listed_key(public_key: str) -> str:
+    """A key as lists show it: a post-quantum one is so long that they show its hash."""
+    curve, _, data = public_key.partition(":")
+    if curve != "ml-dsa-65":
+        return public_key
+    return "ml-dsa-65-hash:" + b58(hashlib.sha256(base58.b58decode(data)).digest())
+
+
 def permission_view(key: AccessKey | model.AddKey) -> Any:
     call = key.permission
     balance = key.gas_balance if isinstance(key, AccessKey) else key.balance
@@ -64,7 +72,7 @@ def action_view(action: model.Action) -> Any:
     if isinstance(action, model.CreateAccount):
         return "CreateAccount"
     if isinstance(action, model.Delegate):
-        inner = {
+        inner: JSON = {
             "sender_id": action.sender_id,
             "receiver_id": action.receiver_id,
             "actions": [_inner_action_view(a) for a in action.actions],
@@ -72,7 +80,13 @@ def action_view(action: model.Action) -> Any:
             "max_block_height": action.max_block_height,
             "public_key": action.public_key,
         }
-        return {"Delegate": {"delegate_action": inner, "signature": action.signature}}
+        if not action.second:
+            return {"Delegate": {"delegate_action": inner, "signature": action.signature}}
+        nonce: JSON = {"nonce": action.nonce}
+        inner["nonce"] = {"Nonce": nonce}
+        if action.nonce_index is not None:
+            inner["nonce"] = {"GasKeyNonce": {**nonce, "nonce_index": action.nonce_index}}
+        return {"DelegateV2": {"delegate_action": {"V2": inner}, "signature": action.signature}}
     if isinstance(action, model.Unsupported):
         return action.view
     return {type(action).__name__: _payload(action)}
@@ -119,10 +133,10 @@ def tx_view(tx: Tx) -> JSON:
         "signature": tx.public_key.partition(":")[0] + ":" + b58(tx.signature),
         "hash": b58(tx.hash),
     }
-    if tx.version == 1:
-        view["nonce_mode"] = "strict" if tx.strict else "monotonic"
-        if tx.nonce_index is not None:
-            view["nonce_index"] = tx.nonce_index
+    if tx.strict:
+        view["nonce_mode"] = "strict"
+    if tx.nonce_index is not None:
+        view["nonce_index"] = tx.nonce_index
     return view
 
 
@@ -135,7 +149,7 @@ def _status_view(status: Any) -> Any:
 def outcome_view(outcome: Outcome) -> JSON:
     metadata: JSON = {"version": 1, "gas_profile": None}
     if outcome.receipt is not None:
-        metadata = {"version": 3, "gas_profile": []}
+        metadata = {"version": 4, "gas_profile": [], "contracts": [None] * len(outcome.receipt.actions)}
     return {
         "proof": [],
         "block_hash": b58(outcome.block_hash),
@@ -157,7 +171,7 @@ def receipt_view(receipt: Receipt, gas_price: int) -> JSON:
     action = {
         "signer_id": receipt.signer_id,
         "signer_public_key": receipt.signer_key,
-        "gas_price": str(gas_price),
+        "gas_price": "0" if receipt.refund else str(gas_price),
         # The one datum between two receipts is named by the sender's id, reversed.
         "output_data_receivers": [] if output_to is None else [_data_receiver(receipt)],
         "input_data_ids": [] if waits_for is None else [b58(waits_for[::-1])],
@@ -179,8 +193,10 @@ def _data_receiver(receipt: Receipt) -> JSON:
 
 def tx_status_view(status: TxStatus, network: Network, *, receipts: bool = False) -> JSON:
     """A transaction with every outcome this node has seen, parents before their children."""
+    if status.level == "INCLUDED":
+        return {"final_execution_status": status.level}  # its block has not run yet: there is no outcome to show
     record, head = status.record, status.view.head.height
-    seen = {outcome.id: outcome for outcome in record.outcomes if outcome.height <= head}
+    seen = {outcome.id: outcome for outcome in record.outcomes if outcome.height < head}
     ordered: list[Outcome] = []
     stack = list(reversed(record.outcomes[0].receipt_ids))
     while stack:
@@ -196,6 +212,8 @@ def tx_status_view(status: TxStatus, network: Network, *, receipts: bool = False
         "receipts_outcome": [outcome_view(outcome) for outcome in ordered],
     }
     if receipts:
-        price = network.config.gas_price
-        view["receipts"] = [receipt_view(o.receipt, price) for o in ordered if o.receipt is not None]
+        price = network.config.purchase_price
+        # A transaction's receipt to its own signer runs where it was made; nodes keep no copy of it.
+        kept = ordered[1:] if record.tx.signer_id == record.tx.receiver_id else ordered
+        view["receipts"] = [receipt_view(outcome.receipt, price) for outcome in kept if outcome.receipt is not None]
     return view

@@ -18,7 +18,9 @@ import nacl.signing
 from near import wire as kit
 
 from . import model
+from .delegate_v2 import Second, first_form
 from .errors import DecodeError
+from .validate import bad_account_id, is_account_id
 
 _KEY_PREFIX = {"Ed25519": "ed25519:", "Secp256k1": "secp256k1:", "MlDsa65": "ml-dsa-65:"}
 _DELEGATE_TAG = 8
@@ -28,6 +30,10 @@ MAX_DECODED_ACTIONS = 1_000  # far above the protocol's hundred, whose error mus
 def decode(raw: bytes) -> model.Tx:
     """The transaction in `raw`. Its signature is checked later, by whoever must know."""
     _refuse_floods(raw)
+    if raw[:1] != b"\x01" and raw[1:2] != b"\x00":
+        # V0 begins with the length of an account id, whose second byte is zero; anything else must name its version.
+        raise DecodeError(f"borsh due to: invalid transaction version tag: {raw[0] if raw else 0}")
+    whole, (raw, seconds) = raw, first_form(raw)
     try:
         # V0 has no tag: its first byte is the low byte of a signer id's length, at least 2.
         signed: Any = (kit.SignedTransactionV1 if raw[:1] == b"\x01" else kit.SignedTransaction).from_borsh(raw)
@@ -40,6 +46,12 @@ def decode(raw: bytes) -> model.Tx:
         if isinstance(signed, kit.SignedTransactionV1):
             nonce_index = getattr(tx.nonce, "nonce_index", None)
             nonce, strict = tx.nonce.nonce, tx.nonce_mode.variant == "Strict"
+        for account_id in (tx.signer_id, tx.receiver_id):
+            if not is_account_id(account_id):
+                raise DecodeError(f"borsh due to: {bad_account_id(account_id)}")
+        actions = [_action(action) for action in tx.actions]
+        for number, told in seconds.items():
+            actions[number] = _second(actions[number], told)
         same_curve = tx.public_key.variant == signed.signature.variant
         return model.Tx(
             signer_id=tx.signer_id,
@@ -47,19 +59,19 @@ def decode(raw: bytes) -> model.Tx:
             nonce=nonce,
             receiver_id=tx.receiver_id,
             block_hash=tx.block_hash,
-            actions=tuple([_action(action) for action in tx.actions]),
-            hash=hashlib.sha256(body).digest(),
+            actions=tuple(actions),
+            hash=hashlib.sha256(whole[: len(whole) - 1 - len(signed.signature.data)]).digest(),
             nonce_index=nonce_index,
             strict=strict,
             version=1 if raw[:1] == b"\x01" else 0,
-            size=len(raw),
+            size=len(whole),
             signature=signed.signature.data,
             valid_signature=None if same_curve else False,
         )
     except DecodeError:
         raise
     except Exception as cause:  # near-kit has no one error for bad bytes: struct, pydantic, index, unicode
-        raise DecodeError(f"cannot decode the transaction: {type(cause).__name__}") from cause
+        raise DecodeError(f"borsh due to: {type(cause).__name__}") from cause
 
 
 def _refuse_floods(raw: bytes) -> None:
@@ -92,8 +104,22 @@ def decode_base64(text: str) -> model.Tx:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as cause:
-        raise DecodeError("the transaction is not base64") from cause
+        raise DecodeError(f"base64 due to: {_bad_base64(text)}") from cause
     return decode(raw)
+
+
+def _bad_base64(text: str) -> str:
+    for offset, byte in enumerate(text.encode()):
+        if not (chr(byte).isalnum() or byte in b"+/="):
+            return f"Invalid byte {byte}, offset {offset}."
+    return "Invalid padding"
+
+
+def _second(action: model.Action, told: Second) -> model.Action:
+    """A delegate that was written in the second form, as it was meant."""
+    assert isinstance(action, model.Delegate)
+    ok = _verify(action.public_key, told.digest, base58.b58decode(action.signature.partition(":")[2]))
+    return action._replace(signature_ok=ok, second=True, nonce_index=told.nonce_index)
 
 
 def verify(tx: model.Tx) -> bool:

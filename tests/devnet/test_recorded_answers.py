@@ -1,0 +1,159 @@
+"""The devnet answers like a real node: every recorded question, asked again in the same order on one chain."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import base58
+import httpx
+import pytest
+
+from tests.devnet.recorded import ANY_KEY, Case, cases, differences, with_our_keys
+from tests.devnet.resign import Chain, our_public_key, resigned
+from txmanager.devnet import Config, Genesis, GenesisAccount, KeyPair, Network, key_pair
+from txmanager.devnet.model import AccessKey
+from txmanager.devnet.server import Server
+
+FOUNDER, FOUNDERS_KEY = "test.near", "ed25519:E8fmXBYoSKNwQERMY8MdDcaLJxzyMirSUXduntnaSGuW"
+RAW = {
+    "malformed json": b"{nope",
+    "empty batch": b"[]",
+    "batch of one": b'[{"jsonrpc":"2.0","id":"x","method":"status","params":[]}]',
+    "no id": b'{"jsonrpc":"2.0","method":"status","params":[]}',
+}
+NOT_ASKED = {
+    "burst of 200 on one key": "a measurement, not an answer",
+}
+EXCEPT = {
+    "view_account": (".result.locked", "the devnet has no stake"),
+    "malformed json": ("._raw", "the parser's own words; what stands before them is compared by test_http"),
+    "delegate sender's balance": (".result.amount", "it paid for a transaction that is not among the recorded"),
+    "poor balance": (".result.amount", "it paid for a transaction that is not among the recorded"),
+}
+"""Where one field of one answer cannot agree, and why."""
+MANY_KEYS = "many.near"
+
+
+class Asker:
+    """Asks the devnet what the real node was asked."""
+
+    def __init__(self, network: Network, server: Server, http: httpx.AsyncClient) -> None:
+        self.network, self.server, self.http = network, server, http
+        self.chain = Chain(self._first_nonce)
+        self.sent: dict[str, str] = {}
+        self.copies: dict[str, str] = {}
+
+    def _first_nonce(self, account_id: str, key: str) -> int | None:
+        state = self.network.chain.state
+        found: AccessKey | None = state.get((account_id, key))
+        if found is None:
+            return None
+        nonce = found.nonce if found.gas_balance is None else int(state.get((account_id, key, 0)))
+        return nonce - nonce % 1_000_000
+
+    def _resigned(self, case: Case, text: str) -> str:
+        if text in self.copies:
+            return self.copies[text]
+        raw = base64.b64decode(text)
+        self.chain.height = self.network.head().height
+        self.chain.block_hash = self.network.final().hash
+        if case.name == "base block unknown":
+            self.chain.block_hash = hashlib.sha256(b"nobody's").digest()
+        if case.name.startswith("expired base"):
+            self.chain.block_hash = self.network.chain.genesis.hash
+            self.network.advance(self.network.config.validity + 1)
+            self.server.network.resume(self.server._clock())
+        ours = resigned(raw, self.chain)
+        signature = {0: 65, 1: 66, 2: 3310}
+        curve = 2 if len(raw) > 3400 and raw[-3310] == 2 else 0
+        theirs = hashlib.sha256(raw[: -signature[curve]]).digest()
+        self.sent[base58.b58encode(theirs).decode()] = base58.b58encode(
+            hashlib.sha256(ours[: -signature[curve]]).digest()
+        ).decode()
+        self.copies[text] = base64.b64encode(ours).decode()
+        return self.copies[text]
+
+    def _params(self, case: Case) -> Any:
+        params = with_our_keys(case.request["params"])
+        if case.name.startswith("access key list"):
+            return {**params, "account_id": MANY_KEYS}
+        if case.name in ("not a transaction", "not base64", "receiver invalid", "oversized"):
+            return {"signed_tx_base64": "A" * 2_200_000} if case.name == "oversized" else params
+        if isinstance(params, list) and case.request["method"].startswith("broadcast"):
+            return [self._resigned(case, case.request["params"][0])]
+        if isinstance(params, dict):
+            if "signed_tx_base64" in params:
+                params["signed_tx_base64"] = self._resigned(case, case.request["params"]["signed_tx_base64"])
+            if params.get("tx_hash") in self.sent:
+                params["tx_hash"] = self.sent[params["tx_hash"]]
+            if case.name in ("block by height", "chunk by height"):
+                params["block_id"] = self.network.final().height
+            if case.name == "block unknown height":
+                params["block_id"] = self.network.head().height + 1_000_000
+            if case.name == "chunk by id":
+                params["chunk_id"] = base58.b58encode(self.network.final().chunk_hash).decode()
+        return params
+
+    async def ask(self, case: Case) -> tuple[int, Any]:
+        if case.name.startswith("GET "):
+            answer = await self.http.get(case.name[4:])
+            return answer.status_code, {"body": answer.text} if case.name == "GET /health" else answer.json()
+        if case.name in RAW:
+            body = RAW[case.name]
+        else:
+            params = self._params(case)
+            body = json.dumps(
+                {"jsonrpc": "2.0", "id": "x", "method": case.request["method"], "params": params}
+            ).encode()
+        answer = await self.http.post("/", content=body, headers={"content-type": "application/json"})
+        try:
+            return answer.status_code, answer.json()
+        except json.JSONDecodeError:
+            return answer.status_code, {"_raw": answer.text}
+
+
+def _expected(case: Case) -> Any:
+    answer = with_our_keys(case.answer)
+    if case.name.startswith("access key list"):
+        answer = json.loads(json.dumps(answer).replace(FOUNDER, MANY_KEYS))
+        for listed in answer.get("result", {}).get("keys", ()):
+            listed["public_key"] = ANY_KEY
+        if "result" in answer:
+            answer["result"]["last_key"] = ANY_KEY
+    return answer
+
+
+async def differing() -> dict[str, list[str]]:
+    """Every case that is answered otherwise, with what differs."""
+    key = our_public_key(FOUNDERS_KEY)
+    many = tuple(key_pair(0, MANY_KEYS, index) for index in range(130))
+    accounts = [GenesisAccount(FOUNDER, (KeyPair(key, ""),), balance=10**33), GenesisAccount(MANY_KEYS, many)]
+    genesis = Genesis(accounts, height=100_000)
+    network = Network(genesis, Config(block_ms=15, nodes=1, validity=1_000, delay_ms=(0, 0)))
+    network.advance(5)
+    server = Server(network, timeout_ms=400)
+    await server.start()
+    found: dict[str, list[str]] = {}
+    try:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            asker = Asker(network, server, http)
+            for case in cases():
+                if case.name in NOT_ASKED:
+                    continue
+                status, answer = await asker.ask(case)
+                lines = [] if status == case.http else [f"HTTP {case.http} became {status}"]
+                lines += differences(_expected(case), answer)
+                field, _ = EXCEPT.get(case.name, (None, ""))
+                if lines := [line for line in lines if line.partition(":")[0] != field]:
+                    found[case.name] = lines
+    finally:
+        await server.stop()
+    return found
+
+
+@pytest.mark.asyncio
+async def test_every_recorded_question_gets_the_recorded_answer():
+    assert await differing() == {}
