@@ -34,7 +34,7 @@ def test_a_transaction_climbs_the_levels_of_wait_until():
     for _ in range(6):
         world.network.advance(1)
         levels.append(world.network.status(tx.hash).level)
-    assert levels == ["INCLUDED", "INCLUDED", "EXECUTED", "EXECUTED", "FINAL", "FINAL"]
+    assert levels == ["INCLUDED", "EXECUTED_OPTIMISTIC", "EXECUTED", "EXECUTED", "FINAL", "FINAL"]
 
 
 def test_a_slow_transaction_is_final_before_it_has_run_and_that_is_not_executed():

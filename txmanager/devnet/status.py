@@ -29,8 +29,9 @@ def reached(wanted: Level, actual: Level) -> bool:
 
 def level_of(record: TxRecord, head: int, final: int) -> Level:
     included_final = record.height <= final
-    # What running a block did shows with the next one.
-    if record.executed_at is None or record.executed_at >= head:
+    if head == record.height:
+        return "INCLUDED"  # its block is there, but what running it did shows with the next one
+    if record.executed_at is None or record.executed_at > head:
         return "INCLUDED_FINAL" if included_final else "INCLUDED"
     if not included_final:
         return "EXECUTED_OPTIMISTIC"
@@ -39,7 +40,7 @@ def level_of(record: TxRecord, head: int, final: int) -> Level:
 
 def top_status(record: TxRecord, head: int) -> Any:
     """The transaction's own result: follow the receipts that stand for one another to the last."""
-    by_id = {outcome.id: outcome for outcome in record.outcomes if outcome.height < head}
+    by_id = {outcome.id: outcome for outcome in record.outcomes if outcome.height <= head}
     outcome = record.outcomes[0]
     while isinstance(outcome.status, dict) and "SuccessReceiptId" in outcome.status:
         following = by_id.get(outcome.status["SuccessReceiptId"])

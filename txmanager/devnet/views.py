@@ -191,12 +191,16 @@ def _data_receiver(receipt: Receipt) -> JSON:
     return {"data_id": b58(receipt.id[::-1]), "receiver_id": receipt.predecessor_id}
 
 
+def _is_refund(outcome: Outcome) -> bool:
+    return outcome.receipt is not None and outcome.receipt.refund
+
+
 def tx_status_view(status: TxStatus, network: Network, *, receipts: bool = False) -> JSON:
     """A transaction with every outcome this node has seen, parents before their children."""
     if status.level == "INCLUDED":
         return {"final_execution_status": status.level}  # its block has not run yet: there is no outcome to show
     record, head = status.record, status.view.head.height
-    seen = {outcome.id: outcome for outcome in record.outcomes if outcome.height < head}
+    seen = {outcome.id: outcome for outcome in record.outcomes if outcome.height < head + (not _is_refund(outcome))}
     ordered: list[Outcome] = []
     stack = list(reversed(record.outcomes[0].receipt_ids))
     while stack:
