@@ -84,5 +84,5 @@ def test_budgets_leave_room_below_the_limit_of_ci():
     import tomllib
 
     settings = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text())
-    assert settings["total"] <= 40 * 60
+    assert settings["total"] <= 54 * 60
     assert sum(settings["suites"].values()) <= settings["total"]
