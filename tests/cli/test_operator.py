@@ -23,7 +23,10 @@ from tests.servers.processes import end, make_folder, remove_folder, spawn
 from tests.stack.running import QUICK, ROOT, Up
 from tests.waiting import until_sync
 from txmanager.cli import main
+from txmanager.core.seal import BAD_SEAL, SealCheck
+from txmanager.core.states import Status
 from txmanager.ledger.redis import RedisLedger
+from txmanager.runtime.sealing import make_seals
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,51 @@ async def test_cancel_and_resolve_leave_the_operators_word_in_the_ledger(valkey9
         assert "Traceback" not in again.stderr
     finally:
         await ledger.close()
+
+
+async def test_reseal_shows_what_will_be_signed_and_asks_first(valkey9, prefix, tmp_path):
+    ledger = RedisLedger(valkey9.url, prefix=prefix)
+    await ledger.start()
+    try:
+        stage = Stage(ledger, lambda *_: None, lambda **_: ledger)
+        fence = await stage.own(await stage.lane())
+        [entry] = await stage.queued(fence.lane)
+        [taken] = await ledger.take(fence, 9)
+        await ledger.set_aside(fence, taken, BAD_SEAL, {"check": "wrong"})
+        config = f"[ledger]\nurl = '{valkey9.url}'\nprefix = '{prefix}'\n"
+        (tmp_path / "txmanager.toml").write_text(config)
+
+        async def say(*arguments: str) -> Said:
+            return await asyncio.to_thread(command, tmp_path, "reseal", entry.intent.id.key, *arguments)
+
+        assert "there is no ledger.seal" in (await say("--yes")).stderr
+        (tmp_path / "seal").write_text("s" * 32)
+        (tmp_path / "txmanager.toml").write_text(f"{config}seal = [{{ file = 'seal' }}]\n")
+        asked = await say()
+        assert asked.returncode == 2
+        assert '"to": "bob"' in asked.stderr
+        assert (await stage.read(entry)).status is Status.HELD
+        done = await say("--yes")
+        assert json.loads(done.stdout)["status"] == "queued", done.stderr
+        assert "ssss" not in done.stdout + done.stderr
+        again = await stage.read(entry)
+        assert make_seals(["s" * 32]).check(again.intent, again.life, again.lane, again.seal) is SealCheck.GOOD
+        assert "held for its seal" in (await say("--yes")).stderr
+    finally:
+        await ledger.close()
+
+
+def test_doctor_says_whether_intents_are_sealed(valkey9, tmp_path):
+    def said(more: str) -> str:
+        (tmp_path / "txmanager.toml").write_text(f"[ledger]\nurl = '{valkey9.url}'\n{more}")
+        return command(tmp_path, "doctor").stdout
+
+    (tmp_path / "seal").write_text("s" * 32)
+    assert "ok    ledger: intents are not sealed" in said("")
+    assert "warn  ledger: intents are sealed, and one without a seal" in said("seal = [{ file = 'seal' }]")
+    assert "ok    ledger: only sealed intents" in said("seal = [{ file = 'seal' }]\nseal_mode = 'require'")
+    (tmp_path / "seal").write_text("short")
+    assert "fail  ledger: ledger.seal[0]: must have at least 32" in said("seal = [{ file = 'seal' }]")
 
 
 def test_a_new_token_fits_its_hash_and_the_configuration(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,9 @@ def test_a_seal_fits_what_it_was_made_for():
         {"limits": {}},
         {"max_age_s": None},
         {"max_age_s": 61},
+        {"max_age_s": "60"},
+        {"version": "1"},
+        {"version": True},
         {"payload": {"receiver_id": "eve", "amount": "1"}},
         {"payload": {"receiver_id": "bob", "amount": "2"}},
         {"payload": {"receiver_id": "bob", "amount": 1}},
@@ -77,6 +81,13 @@ def test_the_first_secret_seals_and_all_verify():
     assert during.check(intent(), LIFE, LANE, old) is during.check(intent(), LIFE, LANE, new) is SealCheck.GOOD
     assert after.check(intent(), LIFE, LANE, new) is SealCheck.GOOD
     assert after.check(intent(), LIFE, LANE, old) is SealCheck.UNKNOWN_SECRET
+
+
+def test_the_mac_is_hmac_sha256_as_the_library_makes_it():
+    for secret in (NEW, "x" * 64, "long" * 40):
+        seal = make_seals([secret]).seal(intent(), LIFE, LANE)
+        whole = hmac.new(secret.encode(), message(intent(), LIFE, LANE, encode), "sha256").hexdigest()
+        assert seal.rpartition(".")[2] == whole[:32]
 
 
 def test_what_has_no_seal_passes_only_where_that_is_accepted():

@@ -27,6 +27,7 @@ _COMMANDS = {
     "show": "intents",
     "cancel": "intents",
     "resolve": "intents",
+    "reseal": "intents",
     "audit": "audit",
     "watch": "watch",
     "doctor": "doctor",

@@ -11,6 +11,7 @@ import typer
 
 from txmanager.cli.options import ConfigFile
 from txmanager.core.errors import InvalidSettings, KeyMissing, TxManagerError
+from txmanager.core.seal import SealMode
 from txmanager.core.states import LaneState
 from txmanager.settings import NetworkSettings, Settings, load
 
@@ -46,6 +47,7 @@ async def _findings(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
     told = await ledger(settings)
     for finding in told:
         yield "ledger", finding
+    yield "ledger", seals(settings)
     if not any(finding.level == "fail" for finding in told):
         async for part, finding in _inside(settings):
             yield part, finding
@@ -67,6 +69,23 @@ async def ledger(settings: Settings) -> list[Finding]:
     if url.startswith("memory:"):
         return [Finding("warn", "the memory ledger forgets everything with its process", "use Redis or Valkey")]
     return await inspect(url, settings.ledger.durability, replicas=settings.ledger.replicas)
+
+
+def seals(settings: Settings) -> Finding:
+    """Whether somebody who can write to the ledger can make a worker sign."""
+    from txmanager.ledger.redis.checks import Finding
+    from txmanager.wiring import open_seals
+
+    try:
+        opened = open_seals(settings)
+    except InvalidSettings as problem:
+        return Finding("fail", str(problem), "docs/operations.md says how to seal")
+    if opened is None:
+        return Finding("ok", "intents are not sealed (ledger.seal): whoever can write to the ledger can spend")
+    if opened.mode is SealMode.ACCEPT:
+        what = "intents are sealed, and one without a seal is still signed"
+        return Finding("warn", what, 'ledger.seal_mode = "require" once nothing is queued from before')
+    return Finding("ok", "only sealed intents are signed")
 
 
 async def _inside(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:

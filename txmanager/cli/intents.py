@@ -1,4 +1,4 @@
-"""`txmanager submit|show|cancel|resolve`: one intent, from asking for it to deciding about it."""
+"""`txmanager submit|show|cancel|resolve|reseal`: one intent, from asking for it to deciding about it."""
 
 from __future__ import annotations
 
@@ -170,6 +170,26 @@ def resolve(
         if record.status.final:
             raise NotAllowed(f"the intent is {record.status}: final, there is nothing to decide")
         return await manager.resolve(record.id, verb, operator(), tx_hash=tx_hash, force=force)
+
+    _print(with_manager(config, work))
+
+
+def reseal(
+    key: Key, yes: Yes = False, pool: Pool = None, tenant: Tenant = "default", config: ConfigFile = None
+) -> None:
+    """Vouch for an intent that is held because its seal is not right: what is shown is what will be signed.
+
+    What was set aside goes to the end of its lane's queue; what was signed before is in flight again. To refuse it,
+    cancel it instead.
+    """
+
+    async def work(manager: TxManager, settings: Settings) -> Record:
+        record = await find_record(manager, settings, key, pool, tenant)
+        shown = {"kind": record.intent.kind, "lane": record.lane, "limits": record.intent.limits}
+        typer.echo(json.dumps({**shown, "payload": record.intent.payload, "hold": record.hold}, indent=2), err=True)
+        confirm("This is what will be signed. Is it what the caller asked for?", yes)
+        await note(manager, "reseal", str(record.id), tenant)
+        return await manager.reseal(record.id)
 
     _print(with_manager(config, work))
 
