@@ -33,6 +33,15 @@ def configure_logs(level: str | None = None) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, name, logging.INFO)),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+    logging.basicConfig(handlers=[_JsonLines()], level=logging.WARNING, force=True)
+
+
+class _JsonLines(logging.Handler):
+    """What libraries log becomes lines of the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger(record.name)
+        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
 
 
 def calm_collector() -> None:

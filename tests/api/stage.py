@@ -66,10 +66,16 @@ def bearer(name: str = "all") -> dict[str, str]:
 
 
 class Program:
-    """`python -m consumers.NAME` with a configuration. `kill` is kill -9; `start` again is a new process."""
+    """`python -m consumers.NAME` with a configuration. `kill` is kill -9; `start` again is a new process.
 
-    def __init__(self, name: str, config: Path, environment: dict[str, str] | None = None) -> None:
+    `open_files` are options of ulimit.
+    """
+
+    def __init__(
+        self, name: str, config: Path, environment: dict[str, str] | None = None, open_files: str | None = None
+    ) -> None:
         self.name = name
+        self._open_files = open_files
         self._config = config
         self._environment = environment or {}
         self._numbers = itertools.count(1)
@@ -80,6 +86,8 @@ class Program:
         self.log_file = self._config.parent / f"{self.name}-{next(self._numbers)}.log"
         environment = {**os.environ, "TXMANAGER_CONFIG": str(self._config), **self._environment}
         command = [sys.executable, "-m", f"consumers.{self.name}"]
+        if self._open_files is not None:
+            command = ["sh", "-c", f'ulimit {self._open_files} && exec "$@"', "sh", *command]
         self._child = spawn(command, self.log_file, cwd=ROOT, env=environment)
         return self
 

@@ -25,6 +25,13 @@ class ApiMetrics:
             "txmanager_http_replayed", "Submits answered from a known key", ["kind"], registry=self.registry
         )
         self.streams = Gauge("txmanager_http_streams", "Open event streams", registry=self.registry)
+        self.connections = Gauge("txmanager_http_connections", "Open connections", registry=self.registry)
+        self._aborted = Counter(
+            "txmanager_http_aborted",
+            "Connections closed for what the client did not do",
+            ["reason"],
+            registry=self.registry,
+        )
         self.bad_tokens = Gauge(
             "txmanager_http_bad_tokens", "Requests with an unknown token since the start", registry=self.registry
         )
@@ -40,6 +47,9 @@ class ApiMetrics:
         if times is None:
             times = self._times[route] = self._seconds.labels(route)
         times.observe(seconds)
+
+    def aborted(self, reason: str) -> None:
+        self._aborted.labels(reason).inc()
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

@@ -26,7 +26,6 @@ from txmanager.core.models import Event, Record
 from txmanager.runtime.events import EventHub, Place, event_json, lane_mark, place, place_text
 
 HEARTBEAT_S = 15.0
-_STALLED_S = 30.0
 _PLACE = re.compile(r"[0-9]{1,16}-[0-9]{1,16}\Z")
 _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 Chunks = AsyncIterator[bytes]
@@ -118,7 +117,7 @@ class Streams:
 
 @dataclass(slots=True)
 class Stream:
-    """Sends chunks until they end, the client is gone or stalled, or the server stops."""
+    """Sends chunks until they end, the client is gone (or cut off: it does not read), or the server stops."""
 
     _streams: Streams
     _chunks: Chunks
@@ -134,12 +133,9 @@ class Stream:
         try:
             await asyncio.wait({sending, *ends}, return_when=asyncio.FIRST_COMPLETED)
             failure = sending.exception() if sending.done() else None
-            stalled = isinstance(failure, TimeoutError)
-            if failure is not None and not stalled and not isinstance(failure, TxManagerError):
+            if failure is not None and not isinstance(failure, TxManagerError):
                 streams._log.error("stream failed", exc_info=failure)
-            if stalled and (abort := call.scope.get("abort")) is not None:
-                abort()
-            elif not ends[0].done():
+            if not ends[0].done():
                 if not sending.done():
                     sending.cancel()
                     await asyncio.gather(sending, return_exceptions=True)
@@ -156,8 +152,7 @@ class Stream:
         await send({"type": "http.response.body", "body": b"retry: 2000\n\n", "more_body": True})
         async with aclosing(self._chunks) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                async with asyncio.timeout(_STALLED_S):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
 def _chunk(id: str, event: Event, *, tenant: bool = False) -> bytes:

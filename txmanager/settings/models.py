@@ -390,6 +390,7 @@ class ApiSettings(Part):
     max_streams: int = Field(default=5_000, ge=0)
     header_timeout_s: float = Field(default=10.0, gt=0)
     body_timeout_s: float = Field(default=10.0, gt=0)
+    write_timeout_s: float = Field(default=10.0, ge=1)
     ledger_timeout_s: float = Field(default=0.7, gt=0)
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
     tokens: tuple[TokenSettings, ...] = ()
