@@ -68,8 +68,15 @@ class Wallet:
     def sign(self, nonce: int, to: str, value: int = 1, *, gwei: int = 100, **more: Any) -> str:
         told: dict[str, Any] = {"nonce": nonce, "to": to, "value": value, "gas": 21_000, "chainId": CHAIN_ID}
         told |= {"maxFeePerGas": gwei * 10**9, "maxPriorityFeePerGas": 10**9, "type": 2, **more}
-        checked = {**told, "to": checksummed(to)}
-        return "0x" + bytes(Account.sign_transaction(checked, self.key).raw_transaction).hex()
+        return self._signed({**told, "to": checksummed(to)})
+
+    def create(self, nonce: int, code: str, *, gas: int = 100_000) -> str:
+        """A contract's creation."""
+        told = {"nonce": nonce, "to": "", "value": 0, "gas": gas, "chainId": CHAIN_ID, "data": code, "type": 2}
+        return self._signed({**told, "maxFeePerGas": 100 * 10**9, "maxPriorityFeePerGas": 10**9})
+
+    def _signed(self, told: dict[str, Any]) -> str:
+        return "0x" + bytes(Account.sign_transaction(told, self.key).raw_transaction).hex()
 
 
 @dataclass
