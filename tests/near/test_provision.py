@@ -60,6 +60,40 @@ async def test_a_run_that_was_cut_off_is_taken_up_again():
     assert set(keys) <= await on_chain(world)
 
 
+async def test_a_thousand_keys_are_added_through_an_interruption_and_listed_page_by_page():
+    """A node lists a hundred keys at once; beyond that it wants pages."""
+    world, keys = NearWorld(), fresh(1_000)
+    honest, sends, told = advancing(world), 0, list[str]()
+
+    async def dies_halfway(method, params):
+        nonlocal sends
+        sends += method == "send_tx"
+        if sends == 6:
+            raise ConnectionFailed("cut off")
+        return await honest(method, params)
+
+    world.see((dies_halfway, True, False))
+    with pytest.raises(Unavailable):
+        await provision(world.chain, world.lane, keys, per_transaction=100, report=told.append)
+    assert told[-1].startswith("added 500 of 1000 keys")
+    world.see((honest, True, False))
+    assert await provision(world.chain, world.lane, keys, per_transaction=100) == keys[500:]
+    assert set(keys) <= await on_chain(world)
+
+
+async def test_a_node_whose_pages_never_end_is_not_followed_for_ever():
+    world = NearWorld()
+    page = {"keys": [{"public_key": ALICE.keys[0].public_key, "access_key": {"nonce": 1, "permission": "FullAccess"}}]}
+
+    async def circles(method, params):
+        if "limit" not in params:
+            return {"error": {"name": "HANDLER_ERROR", "cause": {"name": "TOO_MANY_ACCESS_KEYS", "info": {}}}}
+        return {"result": {**page, "last_key": ALICE.keys[0].public_key}}
+
+    world.see((circles, True, False))
+    assert await on_chain(world) == {ALICE.keys[0].public_key}
+
+
 async def seen_by(world: NearWorld, handler) -> set[str]:
     world.see((handler, True, False))
     return await on_chain(world)

@@ -23,7 +23,7 @@ from txmanager.core.states import Status
 _ADDING_KEYS = NearPolicy(own_account=frozenset({"add_key"}))
 _POLL_S = 0.5
 _PATIENCE_S = 60.0
-_ROUNDS = 100
+_LOOKS = 10
 
 
 async def provision(
@@ -40,21 +40,24 @@ async def provision(
     """
     account_id = LaneId.parse(lane).account_id
     added: list[str] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_LOOKS):
         there = await chain.keys(account_id)
         _check(account_id, public_keys, there, permission)
         missing = [key for key in public_keys if key not in there]
-        if not missing:
+        wanted = len(added) + len(missing)
+        while missing:
+            batch, missing = missing[:per_transaction], missing[per_transaction:]
+            outcome = await _add(chain, lane, account_id, batch, permission)
+            if outcome.status is Status.DONE:
+                added.extend(batch)
+                report(f"added {len(added)} of {wanted} keys ({outcome.tx_hash})")
+            elif (outcome.error or {}).get("code") == "add_key_already_exists":
+                break  # an earlier run's transaction landed in between: look again
+            else:
+                raise NotAllowed(f"adding keys to {account_id} failed: {(outcome.error or {}).get('message')}")
+        else:
             return added
-        batch = missing[:per_transaction]
-        outcome = await _add(chain, lane, account_id, batch, permission)
-        if outcome.status is Status.DONE:
-            added.extend(batch)
-            report(f"added {len(added)} of {len(added) + len(missing) - len(batch)} keys ({outcome.tx_hash})")
-        elif (outcome.error or {}).get("code") != "add_key_already_exists":
-            raise NotAllowed(f"adding keys to {account_id} failed: {(outcome.error or {}).get('message')}")
-        # Else an earlier run's transaction landed in between: look again.
-    raise Unavailable(f"after {_ROUNDS} transactions {account_id} still lacks keys; run it again")
+    raise Unavailable(f"somebody else adds keys to {account_id} at the same time; run it again")
 
 
 def _check(

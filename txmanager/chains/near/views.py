@@ -11,6 +11,8 @@ from txmanager.chains.near.policy import KeyView
 from txmanager.core.errors import InvalidInput
 from txmanager.rpc.errors import BadAnswer, RpcError, shown
 
+_PAGE_OF_KEYS = 100
+
 Ask = Callable[[str, Any], Awaitable[Any]]
 """A call bound to a node (or to any node) and a group."""
 
@@ -144,16 +146,38 @@ async def view_account(ask: Ask, account_id: str) -> AccountView | None:
 
 
 async def list_keys(ask: Ask, account_id: str) -> dict[str, Mapping[str, Any]]:
+    """Every access key of an account. A node lists at most a hundred at once; older ones know no pages, so they are
+    asked for only when the node wants them."""
     params = {"request_type": "view_access_key_list", "account_id": account_id, "finality": "final"}
-    answer = mapping(await ask("query", params), "a list of access keys")
-    keys = answer.get("keys")
+    try:
+        found, _ = _key_page(await ask("query", params))
+    except RpcError as error:
+        if error.cause != "TOO_MANY_ACCESS_KEYS":
+            raise
+    else:
+        return found
+    found, last = {}, None
+    while True:
+        after: dict[str, Any] = {} if last is None else {"after_key": last}
+        page, last = _key_page(await ask("query", {**params, "limit": _PAGE_OF_KEYS, **after}))
+        if not page.keys() - found.keys():
+            return found  # the end, or a node that would send us in circles
+        found |= page
+        if last is None:
+            return found
+
+
+def _key_page(told: Any) -> tuple[dict[str, Mapping[str, Any]], str | None]:
+    """The keys of one answer, and where the next page begins, if there is one."""
+    answer = mapping(told, "a list of access keys")
+    keys, last = answer.get("keys"), answer.get("last_key")
     if not isinstance(keys, list):
         raise BadAnswer("a list of access keys has no keys")
     found = {}
     for entry in keys:
-        told = mapping(entry, "an access key")
-        found[text(told.get("public_key"), "public_key")] = mapping(told.get("access_key"), "access_key")
-    return found
+        one = mapping(entry, "an access key")
+        found[text(one.get("public_key"), "public_key")] = mapping(one.get("access_key"), "access_key")
+    return found, None if last is None else text(last, "last_key")
 
 
 async def gas_price(ask: Ask) -> int:
