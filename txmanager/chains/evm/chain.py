@@ -95,7 +95,7 @@ class EvmChain:
     def _ask_of(self, rpc: JsonRpc) -> None:
         """Everything that is learned from nodes belongs to those that told it."""
         self.rpc = rpc
-        self._fees = FeeOracle(self._ask, self.settings)
+        self._fees = FeeOracle(self._ask, self.settings, self.rpc)
         self._tracker = Tracker(self.rpc, self.settings.finality)
         self._broadcaster = Broadcaster(self.rpc)
         self._strikes: dict[str, int] = {}

@@ -13,6 +13,8 @@ from typing import Any
 from txmanager.chains.evm.network import EvmNetwork
 from txmanager.chains.evm.transaction import DYNAMIC, Fees
 from txmanager.rpc.errors import BadAnswer, RpcError, shown
+from txmanager.rpc.protocol import JsonRpc
+from txmanager.rpc.reading import on_one
 
 Ask = Callable[[str, Any], Awaitable[Any]]
 _NO_SUCH_METHOD = -32601
@@ -68,8 +70,10 @@ def number(value: Any, what: str) -> int:
 class FeeOracle:
     """The market now; asked once for all lanes, kept for a moment."""
 
-    def __init__(self, ask: Ask, network: EvmNetwork) -> None:
+    def __init__(self, ask: Ask, network: EvmNetwork, rpc: JsonRpc | None = None) -> None:
+        """`rpc` are the nodes behind `ask`: when the answer of one cannot be read, the next one is asked."""
         self._ask = ask
+        self._rpc = rpc
         self._network = network
         self._known: tuple[float, int, int] | None = None
         self._lock = asyncio.Lock()
@@ -80,22 +84,31 @@ class FeeOracle:
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._known is None or now - self._known[0] > self._network.fees_fresh_s:
-                base_fee, tip = await self._ask_node()
+                base_fee, tip = await self._ask_nodes()
                 self._known = (now, base_fee, tip)
             _, base_fee, tip = self._known
         return base_fee, market_fees(base_fee, tip, self._network)
 
-    async def _ask_node(self) -> tuple[int, int]:
+    async def _ask_nodes(self) -> tuple[int, int]:
+        if self._rpc is None:
+            return await self._ask_node(self._ask)
+
+        async def run(one: JsonRpc) -> tuple[int, int]:
+            return await self._ask_node(lambda method, params: one.call(method, params, group="questions"))
+
+        return await on_one(self._rpc, run)
+
+    async def _ask_node(self, ask: Ask) -> tuple[int, int]:
         if self._history:
             try:
                 params = [hex(self._network.history_blocks), "latest", [self._network.percentile]]
-                return read_history(await self._ask("eth_feeHistory", params))
+                return read_history(await ask("eth_feeHistory", params))
             except RpcError as error:
                 # Only a node that does not know the question is not asked again; any other trouble passes.
                 self._history = error.number != _NO_SUCH_METHOD
-        price = number(await self._ask("eth_gasPrice", []), "eth_gasPrice")
+        price = number(await ask("eth_gasPrice", []), "eth_gasPrice")
         try:
-            tip = number(await self._ask("eth_maxPriorityFeePerGas", []), "eth_maxPriorityFeePerGas")
+            tip = number(await ask("eth_maxPriorityFeePerGas", []), "eth_maxPriorityFeePerGas")
         except RpcError:
             tip = 0
         return max(0, price - tip), tip

@@ -19,8 +19,9 @@ from txmanager.chains.evm.nodes import Call, ask_many, expect
 from txmanager.core.chain import UNSEEN, Proof, Sighting
 from txmanager.core.models import Attempt, Intent, Outcome, failure
 from txmanager.core.states import Status
-from txmanager.rpc.errors import BadAnswer, RpcError, shown
+from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure, read_answer, shown
 from txmanager.rpc.protocol import JsonRpc
+from txmanager.rpc.reading import on_one
 
 _REMEMBERED = 20_000
 _LONGEST_HASH = len("0x") + 64
@@ -46,12 +47,21 @@ class Tracker:
     async def head_and_count(self, lane: LaneId, group: str) -> tuple[Head, int, int]:
         """(head, transaction count of the newest block, balance)."""
         calls = [*self._head_calls(), _count(lane, "latest"), ("eth_getBalance", [lane.address, "latest"])]
-        answers = await ask_many(self._rpc, calls, group)
-        return self._head(answers), number(expect(answers[2]), "a count"), number(expect(answers[3]), "a balance")
+
+        async def ask(rpc: JsonRpc) -> tuple[Head, int, int]:
+            answers = await ask_many(rpc, calls, group)
+            balance = number(expect(answers[3]), "a balance")
+            return self._head(answers), number(expect(answers[2]), "a count"), balance
+
+        return await on_one(self._rpc, ask)
 
     async def look_up(self, lane_id: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
-        group = f"{lane_id}/track"
-        answers = await ask_many(self._rpc, [*self._head_calls(), _count(lane, "latest")], group)
+        return await on_one(self._rpc, lambda rpc: self._look_up(rpc, f"{lane_id}/track", lane, attempts))
+
+    async def _look_up(
+        self, rpc: JsonRpc, group: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]
+    ) -> list[Sighting]:
+        answers = await ask_many(rpc, [*self._head_calls(), _count(lane, "latest")], group)
         head, count = self._head(answers), number(expect(answers[2]), "a count")
         sightings: list[Sighting] = [UNSEEN] * len(attempts)
         asked: list[int] = []
@@ -65,23 +75,40 @@ class Tracker:
                 asked.append(position)
         if asked:
             calls: list[Call] = [_receipt(attempts[position][1]) for position in asked]
-            for position, answer in zip(asked, await ask_many(self._rpc, calls, group), strict=True):
-                attempt = attempts[position][1]
-                sightings[position] = self._judge(attempt, expect(answer), head)
+            judged = self._judge_all([attempts[n][1] for n in asked], await ask_many(rpc, calls, group), head)
+            for position, seen in zip(asked, judged, strict=True):
+                sightings[position] = seen
+        return sightings
+
+    def _judge_all(self, attempts: Sequence[Attempt], answers: Sequence[Any], head: Head) -> list[Sighting]:
+        """One answer that cannot be read says nothing about its own hash, and nothing about the others."""
+        sightings: list[Sighting] = []
+        unread: RpcFailure | None = None
+        for attempt, answer in zip(attempts, answers, strict=True):
+            try:
+                sightings.append(read_answer(lambda told, a=attempt: self._judge(a, expect(told), head), answer))  # type: ignore[misc]
+            except RpcFailure as failure:
+                unread = failure
+                sightings.append(UNSEEN)
+        if unread is not None and all(sighting is UNSEEN for sighting in sightings):
+            raise unread
         return sightings
 
     async def prove_dead(self, lane_id: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Proof | None]:
         """Dead is what has no receipt although its nonce is used in a final block. A rival of ours with a receipt is
         named; without one, `final_nonce` says that somebody used the nonce, and the caller knows whether it was us."""
-        group = f"{lane_id}/track"
-        head = self._head(await ask_many(self._rpc, self._head_calls(), group))
+        return await on_one(self._rpc, lambda rpc: self._prove(rpc, f"{lane_id}/track", lane, attempts))
+
+    async def _prove(self, rpc: JsonRpc, group: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Proof | None]:
+        head = self._head(await ask_many(rpc, self._head_calls(), group))
         if head.final < 0:
             return [None] * len(attempts)
         try:
-            count = number(await self._final_count(lane, head, group), "a count")
+            [told] = await ask_many(rpc, [_count(lane, hex(head.final))], group)
+            count = number(expect(told), "a count")
         except RpcError:
             return [None] * len(attempts)  # the node has forgotten that state: no proof, no harm
-        receipts = await ask_many(self._rpc, [_receipt(attempt) for attempt in attempts], group) if attempts else []
+        receipts = await ask_many(rpc, [_receipt(attempt) for attempt in attempts], group) if attempts else []
         landed = {a.nonce: a for a, receipt in zip(attempts, receipts, strict=True) if expect(receipt) is not None}
         proofs: list[Proof | None] = []
         for attempt, receipt in zip(attempts, receipts, strict=True):
@@ -96,10 +123,6 @@ class Tracker:
                 evidence["final_nonce"] = str(attempt.nonce)
             proofs.append(Proof("overtaken", evidence))
         return proofs
-
-    async def _final_count(self, lane: LaneId, head: Head, group: str) -> Any:
-        [answer] = await ask_many(self._rpc, [_count(lane, hex(head.final))], group)
-        return expect(answer)
 
     def _head_calls(self) -> list[Call]:
         tag = "latest" if isinstance(self._finality, int) else self._finality

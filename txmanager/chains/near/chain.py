@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.near import views
@@ -47,8 +47,10 @@ from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure, shown
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
+from txmanager.rpc.reading import from_any
 from txmanager.signing.signer import Signer
 
+T = TypeVar("T")
 _PROBE_TIMEOUT_S = 15.0
 _DELEGATE = "near.delegate"
 
@@ -89,7 +91,7 @@ class NearChain:
         """Everything that is learned from nodes belongs to those that told it."""
         self.rpc = rpc
         self._permissions: dict[str, KeyView] = {}
-        self._head = FinalHead(self._ask, self.settings.head_fresh_s, self.settings.head_max_age_s)
+        self._head = FinalHead(self._final_block, self.settings.head_fresh_s, self.settings.head_max_age_s)
         self._tracker = Tracker(self.rpc, self.settings.finality, patience_s=5.0)
         self._prover = DeathProver(self.rpc, self.facts, self.settings.scan_blocks)
         self._facts: Facts | None = None
@@ -114,11 +116,11 @@ class NearChain:
 
     async def _nonce(self, lane: str) -> NonceView:
         named = self._lane(lane)
-        key = await views.view_lane(self._asking(lane), named, views.FINAL)
+        key = await self._reading(lambda ask: views.view_lane(ask, named, views.FINAL), lane)
         if key is None:
             raise KeyMissing(f"{named.public_key} is not a key of {named.account_id} on {self.network}")
         self._permissions[lane] = self._told_by_any[lane] = key
-        account = await views.view_account(self._asking(lane), named.account_id)
+        account = await self._reading(lambda ask: views.view_account(ask, named.account_id), lane)
         balance = key.gas_balance if key.gas_balance is not None else key.allowance
         if balance is None and account is not None:
             balance = account.amount
@@ -244,7 +246,7 @@ class NearChain:
         if self._facts is None:
             validity, epoch = self.settings.validity_blocks, self.settings.epoch_blocks
             if validity is None or epoch is None:
-                told, known = await self._told_of_network()
+                told, known = await self._reading(self._told_of_network)
                 validity = validity or told.get("transaction_validity_period") or known.validity_blocks
                 epoch = epoch or told.get("epoch_length") or known.epoch_blocks
             if validity is None or epoch is None:
@@ -260,7 +262,7 @@ class NearChain:
         return b58_text((await self._head.get()).hash)
 
     async def gas_price(self) -> int:
-        return await views.gas_price(self._ask)
+        return await self._reading(views.gas_price)
 
     async def prepare_own(self, lane: str, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
         """For an operator at the key itself, who is not bound to what the pool does for its callers."""
@@ -268,7 +270,7 @@ class NearChain:
 
     async def keys(self, account_id: str) -> dict[str, Mapping[str, Any]]:
         """Every access key of an account, by public key."""
-        return await views.list_keys(self._ask, account_id)
+        return await self._reading(lambda ask: views.list_keys(ask, account_id))
 
     # parts
 
@@ -294,7 +296,8 @@ class NearChain:
             head = await self._head.get()
             check_delegate(signed, self._policy_of(lane), head.height)
             inner = signed.delegate
-            theirs = await views.view_key(self._asking(lane), inner.sender_id, str(inner.public_key), views.OPTIMISTIC)
+            sender, key = inner.sender_id, str(inner.public_key)
+            theirs = await self._reading(lambda ask: views.view_key(ask, sender, key, views.OPTIMISTIC), lane)
             check_delegate_nonce(signed, theirs)
         except InvalidInput as error:
             return _impossible(prepared.intent, error, told=True)
@@ -310,17 +313,18 @@ class NearChain:
         """Read once: it changes with the protocol, and a node refuses what is bought too cheap."""
         if self.settings.purchase_price is not None:
             return self.settings.purchase_price
-        told, known = await self._told_of_network()
+        told, known = await self._reading(self._told_of_network)
         return purchase_price(told) if told else known.purchase_price or PURCHASE_PRICE
 
-    async def _told_of_network(self) -> tuple[Mapping[str, Any], NearNetwork]:
+    @staticmethod
+    async def _told_of_network(ask: views.Ask) -> tuple[Mapping[str, Any], NearNetwork]:
         try:
-            told = views.mapping(await self._ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
+            told = views.mapping(await ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
         except RpcError:  # many providers do not serve it
             told = {}
         chain_id = told.get("chain_id")
         if chain_id is None:
-            chain_id = views.mapping(await self._ask("status", []), "a status").get("chain_id")
+            chain_id = views.mapping(await ask("status", []), "a status").get("chain_id")
         return told, NETWORKS.get(str(chain_id), NearNetwork())
 
     def _envelope(self, lane: str, signer: Signer) -> Envelope:
@@ -347,14 +351,13 @@ class NearChain:
             self._lanes[lane] = named
         return named
 
-    async def _ask(self, method: str, params: Any) -> Any:
-        return await self.rpc.call(method, params)
+    async def _reading(self, run: Callable[[views.Ask], Awaitable[T]], lane: str = "") -> T:
+        """What a node says that cannot be read is asked of the next one."""
+        return await from_any(self.rpc, run, group=lane)
 
-    def _asking(self, lane: str) -> views.Ask:
-        async def ask(method: str, params: Any) -> Any:
-            return await self.rpc.call(method, params, group=lane)
-
-        return ask
+    async def _final_block(self) -> views.BlockHead:
+        head, _ = await self._reading(lambda ask: views.view_block(ask, views.FINAL))
+        return head
 
 
 def _impossible(intent: Intent, error: InvalidInput, *, told: bool) -> Impossible:

@@ -6,15 +6,16 @@ Only a *final* hash is used: an unknown base counts as expired, so a hash from a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from txmanager.chains.near.views import FINAL, Ask, BlockHead, view_block
+from txmanager.chains.near.views import BlockHead
 from txmanager.core.errors import Unavailable
 from txmanager.rpc.errors import RpcFailure
 
 
 class FinalHead:
-    def __init__(self, ask: Ask, fresh_s: float, max_age_s: float) -> None:
-        self._ask = ask
+    def __init__(self, view: Callable[[], Awaitable[BlockHead]], fresh_s: float, max_age_s: float) -> None:
+        self._view = view
         self._fresh_s = fresh_s
         self._max_age_s = max_age_s
         self._head: BlockHead | None = None
@@ -38,7 +39,7 @@ class FinalHead:
         return self._head
 
     async def _read(self) -> None:
-        head, _ = await view_block(self._ask, FINAL)
+        head = await self._view()
         if self._head is None or head.height >= self._head.height:
             self._head = head
         self._read_at = asyncio.get_running_loop().time()

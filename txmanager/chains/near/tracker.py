@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from txmanager.chains.near.judge import judge
@@ -18,8 +18,9 @@ from txmanager.chains.near.views import OPTIMISTIC, view_lane
 from txmanager.core.chain import UNSEEN, Sighting
 from txmanager.core.models import Attempt, Intent, Purpose
 from txmanager.rpc.batch import Call
-from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure, TimedOut
+from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure, TimedOut, read_answer
 from txmanager.rpc.protocol import JsonRpc
+from txmanager.rpc.reading import from_any
 
 _REMEMBERED = 20_000
 _STATUS = "EXPERIMENTAL_tx_status"
@@ -41,10 +42,9 @@ class Tracker:
     async def look_up(self, lane_id: str, lane: LaneId, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
         group = f"{lane_id}/track"
 
-        async def ask(method: str, params: Any) -> Any:
-            return await self._rpc.call(method, params, group=group)
-
-        key = self._ahead.pop(lane_id, None) or await view_lane(ask, lane, OPTIMISTIC)
+        key = self._ahead.pop(lane_id, None)
+        if key is None:
+            key = await from_any(self._rpc, lambda ask: view_lane(ask, lane, OPTIMISTIC), group=group)
         height = 0 if key is None else key.height
         sightings: list[Sighting] = [UNSEEN] * len(attempts)
         asked: list[int] = []
@@ -58,8 +58,17 @@ class Tracker:
             asked.append(position)
         failures: list[RpcFailure] = []
         for position, told in zip(asked, await self._tell(group, lane, [attempts[n][1] for n in asked]), strict=True):
+            intent, attempt = attempts[position]
+
+            def read(answer: Any, intent: Intent = intent, attempt: Attempt = attempt) -> Sighting:
+                return self._read(intent, attempt, answer, height)
+
             try:
-                sightings[position] = self._read(*attempts[position], told, height)
+                sightings[position] = read_answer(read, told)
+            except BadAnswer as bad:
+                seen = await self._ask_others(group, lane, attempt, read)
+                sightings[position] = seen or UNSEEN
+                failures += [bad] if seen is None else []
             except RpcFailure as failure:
                 failures.append(failure)
         if failures and len(failures) == len(asked):
@@ -81,6 +90,18 @@ class Tracker:
             for n, answer in zip(part, some, strict=True):
                 answers[n] = answer
         return answers
+
+    async def _ask_others(
+        self, group: str, lane: LaneId, attempt: Attempt, read: Callable[[Any], Sighting]
+    ) -> Sighting | None:
+        """One answer that cannot be read is its node's fault: each node is asked alone."""
+        for node in self._rpc.nodes if len(self._rpc.nodes) > 1 else ():
+            try:
+                question = _question(lane.account_id, attempt.hash)
+                return read_answer(read, await node.call(_STATUS, question, group=group, timeout=self._patience_s))
+            except RpcFailure:
+                continue
+        return None
 
     async def _ask(self, calls: Sequence[Call], group: str) -> list[Any]:
         return await self._rpc.call_each(calls, group=group, timeout=self._patience_s) if calls else []
