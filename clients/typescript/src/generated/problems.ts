@@ -104,6 +104,9 @@ export class ReservationOverError extends TxManagerError {}
 /** The API answered with the problem code `stale_claim`. */
 export class StaleClaimError extends TxManagerError {}
 
+/** The API answered with the problem code `token_queue_full`. */
+export class TokenQueueFullError extends TxManagerError {}
+
 /** The API answered with the problem code `too_many_connections`. */
 export class TooManyConnectionsError extends TxManagerError {}
 
@@ -161,6 +164,7 @@ export const PROBLEMS = {
     request_too_slow: RequestTooSlowError,
     reservation_over: ReservationOverError,
     stale_claim: StaleClaimError,
+    token_queue_full: TokenQueueFullError,
     too_many_connections: TooManyConnectionsError,
     too_many_streams: TooManyStreamsError,
     turn_taken: TurnTakenError,

@@ -411,7 +411,7 @@ export interface components {
              * @example idempotency_key_reused
              * @enum {string}
              */
-            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "too_many_connections" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
+            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
             kept: string;
             do: string;
             /** @default null */
