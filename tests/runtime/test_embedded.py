@@ -195,3 +195,23 @@ async def test_execute_built_is_refused_where_the_lane_is_not_run(stage: Stage) 
 
     with pytest.raises(NotAllowed, match="not run by this process"):
         await stage.manager.execute_built(lane_of(stage.account), "k", build)
+
+
+async def test_embedding_programs_are_held_to_the_pools_policy_too(stage: Stage) -> None:
+    """Whoever runs the manager in its own process still takes over its account only where the policy says so."""
+    key = stage.receiver["public_key"]
+    account = str(stage.account["account_id"])
+    taken = {"receiver_id": account, "actions": [{"type": "delete_account", "beneficiary_id": "dev0.near"}]}
+
+    async def build(_: Slot) -> Built:
+        return Built("near.transaction", taken)
+
+    async with embedded(stage) as manager:
+        plain = await manager.execute(POOL, "plain", kind="near.add_key", payload={"public_key": key})
+        built = await manager.execute_built(stage.lane, "built", build)
+        after = await manager.execute(POOL, "after", **payment(stage, 2))
+    assert (plain.status, (plain.error or {})["code"]) == (Status.FAILED, "own_account_refused")
+    assert (built.status, (built.error or {})["code"]) == (Status.FAILED, "not_built")
+    assert "own account" in (built.error or {})["message"]
+    assert after.status is Status.DONE
+    assert stage.amounts() == [2]
