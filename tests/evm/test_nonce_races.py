@@ -246,7 +246,7 @@ RACES = [
         "redis.call('HINCRBY', KEYS[1], 'cursor', 1)",
         "local _ = 1",
     ),
-    Guarded(caller_that_dies_before_its_send_blocks_nobody, "reserve", "expire(now)\nlocal nonce", "local nonce"),
+    Guarded(caller_that_dies_before_its_send_blocks_nobody, "reserve", "expire(now)\nif has_all", "if has_all"),
     Guarded(
         number_of_a_failed_signature_is_used_by_the_next,
         "recycle",

@@ -37,11 +37,53 @@ HANDED_OUT = [
         "redis.call('HSET', KEYS[1], 'cursor', tonumber(cursor) + 1)",
         "reservations_are_distinct_and_consecutive_from_the_seed",
     ),
-    ("expire(now)\nlocal nonce", "local nonce", "reserve_takes_back_what_expired_by_itself"),
+    ("expire(now)\nif has_all", "if has_all", "reserve_takes_back_what_expired_by_itself"),
     (ORDER, "", "numbers_of_other_lengths_raise_the_counter"),
 ]
 
+CAPPED = "owner_has_only_so_many_unsent_numbers_and_others_go_on"
+IN_LINE = "place_in_line_counts_once_however_often_it_asks"
+HELD_LANES = "caller_brings_only_so_many_lanes_into_being"
+LATE_LANES = "lane_that_was_admitted_and_never_came_to_be_is_let_go"
+DELETED = "lane_that_signs_or_is_closed_is_never_deleted"
+RECORDS = "lane_with_a_record_is_not_deleted"
+RESERVED = "lane_with_a_reserved_number_is_not_deleted"
+SENT_FINAL = "lane_whose_sent_numbers_are_final_is_deleted"
+CAPS = [
+    Guard("reserve", "if has_all(ARGV[1], ARGV[5]) then return {'many'} end", "", CAPPED),
+    Guard("turn", "if has_all(ARGV[1], ARGV[5]) then return {'many'} end", "", IN_LINE),
+    Guard("reserve", "own(ARGV[1])\n", "", CAPPED),
+    Guard("turn", "own(ARGV[1])\n", "", IN_LINE),
+    Guard("turn", " or redis.call('SISMEMBER', KEYS[6], token) == 1", "", IN_LINE),
+    Guard("reserve", "if not KEYS[6] or ", "if ", CAPPED),
+    Guard("reserve", "if not KEYS[6] then return end", "", CAPPED),
+    Guard("reserve", "if not entry or (entry.state", "if (entry.state", CAPPED),
+    Guard("reserve", "(entry.state ~= 'reserved' and entry.state ~= 'waiting')", "true", CAPPED),
+    Guard("turn", " and entry.state ~= 'waiting')", ")", IN_LINE),
+    Guard("reserve", "redis.call('SREM', KEYS[6], known)", "", CAPPED),
+    Guard("admit_lane", "if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 1 end", "", HELD_LANES),
+    Guard("admit_lane", "  if redis.call('ZCARD', KEYS[1]) >= most then return 0 end", "", HELD_LANES),
+    Guard("admit_lane", "if redis.call('HEXISTS', KEYS[2], lane) == 0 then", "if true then", LATE_LANES),
+    Guard("admit_lane", "digits(now - ARGV[3])", "'+inf'", LATE_LANES),
+    Guard(
+        "forget_lane",
+        "if not lane[1] then return {'unknown'} end",
+        "",
+        "keyless_lane_that_nothing_depends_on_is_deleted_and_may_come_again",
+    ),
+    Guard("forget_lane", "if entry.state == 'sent' then", "if false then", RECORDS),
+    Guard("forget_lane", "if not spent(entry.nonce, nil, lane[3]) then", "if true then", SENT_FINAL),
+    Guard("forget_lane", "elseif entry.state ~= 'over' and", "elseif", RESERVED),
+    Guard("forget_lane", "tonumber(entry.till) > now", "false", RESERVED),
+    Guard("forget_lane", "redis.call('XLEN', KEYS[6]) + ", "", RECORDS),
+    Guard("forget_lane", " + redis.call('SCARD', KEYS[8])", "", RECORDS),
+    Guard("forget_lane", "why ~= '' or ", "", RESERVED),
+    Guard("forget_lane", " or lane[2] ~= '1'", "", DELETED),
+    Guard("forget_lane", " or lane[1] == 'closed'", "", DELETED),
+]
+
 NUMBERS = [
+    *CAPS,
     *(Guard("reserve", *rest) for rest in HANDED_OUT),
     Guard("reserve", "if entry then", "if false then", "same_token_gets_the_same_number_again"),
     Guard("reserve", TOUCH, "", REPLAY),
@@ -86,7 +128,7 @@ NUMBERS = [
         "",
         "turn_that_ends_after_a_send_keeps_its_number",
     ),
-    Guard("turn", "expire(now)\nif not", "if not", "holder_whose_time_is_over_is_fenced_off"),
+    Guard("turn", "expire(now)\nif has_all", "if has_all", "holder_whose_time_is_over_is_fenced_off"),
     Guard(
         "turn",
         "if not redis.call('ZSCORE', KEYS[5], ARGV[1]) then",

@@ -25,6 +25,7 @@ from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
 from txmanager.api.problems import ForeignHost, NoRoute
 from txmanager.api.quotas import TokenQuotas
+from txmanager.api.reservations import ReservationRoutes
 from txmanager.api.streams import Streams
 from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
@@ -119,7 +120,7 @@ def build_app(
     document = build_document(kinds, TYPED, told.max_wait_s)
     table: dict[str, dict[str, tuple[Handler, Right | None]]] = {
         **_intent_routes(intents, streams, kinds),
-        **_lane_routes(Lanes(manager, intents), manager),
+        **_lane_routes(Lanes(manager, intents), manager, intents),
         **_nonce_routes(NonceRoutes(manager, nonces, intents, metrics, told.max_wait_s)),
         **_letter_routes(Letters(mailbox, intents)),
         "/v1/audit": {"GET": (audit.list, "operate")},
@@ -158,11 +159,14 @@ def _intent_routes(intents: Intents, streams: Streams, kinds: Mapping[str, Kind]
     }
 
 
-def _lane_routes(lanes: Lanes, manager: TxManager) -> Routes:
+def _lane_routes(lanes: Lanes, manager: TxManager, intents: Intents) -> Routes:
     one = "/v1/lanes/{lane}"
+    numbers = ReservationRoutes(manager, lanes, intents)
     return {
         "/v1/lanes": {"GET": (lanes.list, "read")},
-        one: {"GET": (lanes.get, "read")},
+        one: {"GET": (lanes.get, "read"), "DELETE": (lanes.delete, "steer")},
+        f"{one}/reservations": {"GET": (numbers.list, "operate")},
+        f"{one}/reservations/{{nonce}}/release": {"POST": (numbers.release, "operate")},
         f"{one}/pause": {"POST": (lanes.pause, "steer")},
         f"{one}/resume": {"POST": (lanes.verb(manager.resume), "steer")},
         f"{one}/drain": {"POST": (lanes.verb(manager.drain), "steer")},

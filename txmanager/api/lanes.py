@@ -36,7 +36,7 @@ class Lanes:
         return json_reply({"lanes": sorted(shown, key=lambda lane: str(lane["lane"]))})
 
     async def get(self, call: Call) -> Reply:
-        return json_reply(lane_json(await self._find(call), whole=call.caller.whole))
+        return json_reply(lane_json(await self.find(call), whole=call.caller.whole))
 
     async def pause(self, call: Call) -> Reply:
         reason = ""
@@ -45,19 +45,24 @@ class Lanes:
             told = bodies.read_object(call.body)
             parse(PauseRequest, told)
             reason = told.get("reason", "")
-        lane = await self._find(call)
+        lane = await self.find(call)
         return await self._moved(self._manager.pause(lane.id, reason))
+
+    async def delete(self, call: Call) -> Reply:
+        lane = await self.find(call)
+        await self._intents.within(self._manager.forget_lane(lane.id))
+        return json_reply({"lane": lane.id, "deleted": True})
 
     def verb(self, act: Callable[[str], Awaitable[Lane]]) -> Callable[[Call], Awaitable[Reply]]:
         async def handle(call: Call) -> Reply:
-            return await self._moved(act((await self._find(call)).id))
+            return await self._moved(act((await self.find(call)).id))
 
         return handle
 
     async def _moved(self, moving: Awaitable[Lane]) -> Reply:
         return json_reply(lane_json(await self._intents.within(moving)))
 
-    async def _find(self, call: Call) -> Lane:
+    async def find(self, call: Call) -> Lane:
         name = check_lane(call.path("lane"))
         lane = await self._intents.within(self._manager.ledger.lane(name))
         # a lane of a pool this token may not see is as good as none

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -30,6 +31,7 @@ from txmanager.core.errors import InvalidInput, NotFound, TxManagerError, Unavai
 from txmanager.core.given import RAW_KEY, RAW_KIND, Given
 from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import Json, Record, intent_id
+from txmanager.core.reservations import Cap
 from txmanager.runtime.events import instant
 from txmanager.runtime.manager import TxManager
 from txmanager.runtime.nonces import Nonces, Place
@@ -54,7 +56,7 @@ class NonceRoutes:
 
     async def reserve(self, call: Call) -> Reply:
         told = _told(call, ReserveRequest)
-        place = self._place(call.caller, told)
+        place = self._place(call, told)
         token, got = await self._nonces.reserve(place, told.get("reservation"), _ttl(told))
         return json_reply(
             {
@@ -67,12 +69,12 @@ class NonceRoutes:
 
     async def recycle(self, call: Call) -> Reply:
         told = _told(call, RecycleRequest)
-        answer = await self._nonces.recycle(self._place(call.caller, told), told["reservation"])
+        answer = await self._nonces.recycle(self._place(call, told), told["reservation"])
         return json_reply({"nonce": answer.nonce, "recycled": True, "gap": answer.gap})
 
     async def lock(self, call: Call) -> Reply:
         told = _told(call, LockRequest)
-        place, wait_s = self._place(call.caller, told), float(told.get("waitSeconds", 10.0))
+        place, wait_s = self._place(call, told), float(told.get("waitSeconds", 10.0))
         locking = asyncio.ensure_future(
             self._nonces.lock(place, told.get("lockId"), _ttl(told), min(wait_s, self._max_wait_s))
         )
@@ -93,7 +95,7 @@ class NonceRoutes:
 
     async def unlock(self, call: Call) -> Reply:
         told = _told(call, UnlockRequest)
-        answer = await self._nonces.unlock(self._place(call.caller, told), told["lockId"])
+        answer = await self._nonces.unlock(self._place(call, told), told["lockId"])
         recycled = answer.word == "recycled" and answer.nonce is not None
         return json_reply({"unlocked": True, "recycled": recycled, "nonce": answer.nonce})
 
@@ -195,7 +197,7 @@ class NonceRoutes:
         # a lane of a pool this token may not see is as good as none
         if lane is not None and not call.caller.may_use_pool(lane.spec.pool):
             raise NotFound(f"{address} has no lane on {desk.network}")
-        seen = await self._watch.health(network, address)
+        seen = await self._watch.health(network, address, call.caller.sees)
         return json_reply(
             {
                 "address": seen.address,
@@ -215,10 +217,12 @@ class NonceRoutes:
 
     # -- who
 
-    def _place(self, caller: Caller, told: Mapping[str, Any]) -> Place:
+    def _place(self, call: Call, told: Mapping[str, Any]) -> Place:
+        caller, limits = call.caller, call.caller.limits
         place = self._nonces.place(told["networkId"], told["address"])
         self._admit(caller, place)
-        return place
+        tenant = caller.submits_for(call.query.get("tenant"))
+        return replace(place, tenant=tenant, cap=Cap(caller.name, limits.max_reservations), max_lanes=limits.max_lanes)
 
     @staticmethod
     def _admit(caller: Caller, place: Place) -> None:

@@ -18,6 +18,7 @@ from txmanager.api.nonce_paths import nonce_paths
 from txmanager.api.nonce_shapes import REQUESTS, VIEWS
 from txmanager.api.problems import ANSWERS, ApiError
 from txmanager.api.records import EventView, LaneView, RecordView
+from txmanager.api.reservations import ReservationView
 from txmanager.core.kinds import Kind
 
 Schema = dict[str, Any]
@@ -50,6 +51,17 @@ class Problem(BaseModel):
 class LaneList(BaseModel):
     model_config = ConfigDict(extra="forbid")
     lanes: list[LaneView]
+
+
+class ReservationList(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    reservations: list[ReservationView]
+
+
+class Deleted(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    lane: str
+    deleted: bool
 
 
 class DeadList(BaseModel):
@@ -88,6 +100,9 @@ _MODELS: tuple[type[BaseModel], ...] = (
     DeadList,
     AuditView,
     AuditList,
+    ReservationView,
+    ReservationList,
+    Deleted,
     Problem,
     Readiness,
     Alive,
@@ -281,6 +296,7 @@ def _reading(max_wait_s: float) -> Schema:
     }
 
 
+_STEER = ' Once the tokens have several tenants, it needs one with tenant = "*".'
 _VERBS = {
     "pause": "Sign no new intents",
     "resume": "Work again",
@@ -297,9 +313,20 @@ def _lanes() -> Schema:
         "/v1/lanes": {"get": _operation("listLanes", "List lanes", "read", listed, [_POOL])},
         "/v1/lanes/{lane}": {"get": _operation("getLane", "Read a lane", "read", one, [_LANE])},
     }
+    gone = {"200": _json("Deleted", "It is gone."), **_problems(*_ALWAYS, 404, 409)}
+    delete = _operation("deleteLane", "Delete a keyless lane that nothing depends on", "operate", gone, [_LANE])
+    delete["description"] += _STEER
+    paths["/v1/lanes/{lane}"]["delete"] = delete
+    out = {"200": _json("ReservationList", "Numbers that are out, of the token's tenant."), **_problems(*_ALWAYS, 404)}
+    number = _parameter("nonce", "path", {"type": "integer", "minimum": 0}, "The number.", required=True)
+    freed = {"200": _json("ReservationView", "As it was."), **_problems(*_ALWAYS, 404, 409)}
+    reservations = _operation("listReservations", "List reserved numbers", "operate", out, [_LANE])
+    release = _operation("releaseReservation", "Take back an unsent number", "operate", freed, [_LANE, number])
+    paths["/v1/lanes/{lane}/reservations"] = {"get": reservations}
+    paths["/v1/lanes/{lane}/reservations/{nonce}/release"] = {"post": release}
     for verb, words in _VERBS.items():
         operation = _operation(f"{verb}Lane", words, "operate", {**one, **_problems(409)}, [_LANE])
-        operation["description"] += ' Once the tokens have several tenants, it needs one with tenant = "*".'
+        operation["description"] += _STEER
         paths[f"/v1/lanes/{{lane}}/{verb}"] = {"post": operation}
     body = {"required": False, "content": {"application/json": {"schema": _ref("PauseRequest")}}}
     paths["/v1/lanes/{lane}/pause"]["post"]["requestBody"] = body

@@ -139,6 +139,9 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     core.TurnTaken: Answer(429, "Not your turn yet", "Ask again with the same lockId after Retry-After seconds."),
     core.QueueFull: Answer(429, "Queue full", _LATER),
     core.NoRoom: Answer(429, "Too much of this token waits", _LATER),
+    core.TooManyHeld: Answer(
+        429, "Too much held", "Send or give back what is reserved; the operator can raise the limit."
+    ),
     core.MemoryFull: Answer(429, "Ledger memory full", f"{_LATER} The operator raises maxmemory."),
     core.StaleClaim: Answer(
         503, "Not settled on a lane", _LATER, "At most the claim of the key, which the same key takes up again."

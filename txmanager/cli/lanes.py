@@ -11,6 +11,7 @@ import typer
 from txmanager.cli.access import confirm, find_lane, note, with_manager
 from txmanager.cli.options import AsJson, ConfigFile, Yes
 from txmanager.core.models import Lane
+from txmanager.core.reservations import Book, Reservation
 from txmanager.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from txmanager.runtime.manager import TxManager
 
-app = typer.Typer(help="The signing keys' queues: list, pause, resume, drain, close, rebaseline.")
+app = typer.Typer(
+    help="The signing keys' queues: list, pause, resume, drain, close, rebaseline; numbers of keyless ones."
+)
 
 LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's id, or a part that no other lane has.")]
 StayPaused = Annotated[
@@ -84,6 +87,49 @@ def rebaseline(lane: LaneName, paused: StayPaused = False, yes: Yes = False, con
     """Go on from the chain's nonce: you vouch that nothing of ours is lost (see the runbook)."""
     confirm(f"Use this when you know why the nonces of {lane} differ. Go on from the chain's nonce?", yes)
     _move(config, lane, "rebaseline", lambda manager, id: manager.rebaseline(id, paused=paused), "--paused" * paused)
+
+
+@app.command()
+def reservations(lane: LaneName, config: ConfigFile = None) -> None:
+    """List the numbers of a keyless lane that are out, as JSON."""
+
+    async def read(manager: TxManager, settings: Settings) -> Book:
+        return await manager.ledger.book((await find_lane(manager, lane)).id)
+
+    from txmanager.api.reservations import reservation_json
+
+    typer.echo(json.dumps([reservation_json(one) for one in with_manager(config, read).reserved], indent=2))
+
+
+@app.command()
+def release(
+    lane: LaneName,
+    nonce: Annotated[int, typer.Argument(min=0, help="The number.")],
+    config: ConfigFile = None,
+) -> None:
+    """Take back a number that is reserved and was not sent; the next caller gets it."""
+
+    async def work(manager: TxManager, settings: Settings) -> tuple[str, Reservation]:
+        found = await find_lane(manager, lane)
+        await note(manager, "lanes release", found.id, told=str(nonce))
+        return found.id, await manager.release_number(found.id, nonce)
+
+    id, one = with_manager(config, work)
+    typer.echo(f"{id}: number {one.nonce} of tenant {one.tenant} is free again")
+
+
+@app.command()
+def delete(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
+    """Delete a keyless lane without records, reserved numbers and numbers that may have been sent."""
+    confirm(f"Its numbers start from the chain's count again. Delete {lane}?", yes)
+
+    async def work(manager: TxManager, settings: Settings) -> str:
+        found = await find_lane(manager, lane)
+        await note(manager, "lanes delete", found.id)
+        await manager.forget_lane(found.id)
+        return found.id
+
+    typer.echo(f"{with_manager(config, work)}: deleted")
 
 
 def _move(

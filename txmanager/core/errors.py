@@ -14,6 +14,7 @@ TxManagerError
 ├── Busy                    come back later: nothing was accepted
 │   ├── QueueFull           the lane's queue is at its limit
 │   ├── NoRoom              the caller has too much waiting: what it sent before ends first
+│   ├── TooManyHeld         the caller has too many numbers reserved, or made too many lanes: release some first
 │   ├── MemoryFull          the ledger's memory is above its limit
 │   └── TurnTaken           others are before this caller: ask again, the place is kept for a while
 ├── StaleClaim              the claim is too old (or from the future): claim again, then append
@@ -125,6 +126,10 @@ class NoRoom(Busy):
             f"{owner!r} has {count} intents with {size} bytes waiting and may have no more; nothing was accepted. "
             "Retry the same key when some have ended; max_queued and max_queued_bytes of the token are the limits."
         )
+
+
+class TooManyHeld(Busy):
+    code = "too_many_held"
 
 
 class MemoryFull(Busy):

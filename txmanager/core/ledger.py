@@ -308,6 +308,16 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
         """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
         ...
 
+    async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
+        """Whether a caller may bring this lane into being, of which it may have `most`. Asked before `register`; a lane
+        that was deleted since, or never came to be, is let go."""
+        ...
+
+    async def forget_lane(self, lane: str) -> None:
+        """Delete a keyless lane that has no record, no number that may have been sent and none that is reserved; else
+        `NotAllowed`. Its next number comes from the chain again."""
+        ...
+
     async def set_lane(
         self,
         lane: str,

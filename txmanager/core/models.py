@@ -39,6 +39,10 @@ def check_key(key: str) -> str:
     return key
 
 
+def is_name(text: str) -> bool:
+    return _NAME.match(text) is not None
+
+
 def check_name(field_name: str, name: str) -> str:
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidInput(field_name, "must be 1 to 63 of A-Z a-z 0-9 _ . - and start with a letter or a digit")

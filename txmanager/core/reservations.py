@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Fence, IntentId
 
+DEFAULT_TENANT = "default"
 FORGET_AFTER_MS = 600_000
 """How long a token that is over is remembered, so that a late duplicate is told from a new one. The scripts know it."""
 WAIT_ALIVE_MS = 10_000
@@ -32,11 +34,32 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Cap:
+    """How many numbers and places in line an owner may have on one lane, unsent."""
+
+    owner: str
+    most: int
+
+
+def owned_token(tenant: str, token: str) -> str:
+    """A caller's token as the ledger knows it: two tenants may choose the same one. No caller's token has a space.
+    Those of the default tenant are kept as release 0.1.0 keeps them."""
+    if " " in token:
+        raise InvalidInput("reservation", "must be visible ASCII characters without spaces")
+    return token if tenant == DEFAULT_TENANT else f"{tenant} {token}"
+
+
+def tenant_of(token: str) -> str:
+    return token.rpartition(" ")[0] or DEFAULT_TENANT
+
+
+@dataclass(frozen=True, slots=True)
 class Reserved:
     """`reserved` (a repeat included) · `sent` by this token before · `over` expired or given back: take a new token ·
-    `cold` ask again with the chain's count · `refused` the lane hands out nothing (see `state`)."""
+    `cold` ask again with the chain's count · `refused` the lane hands out nothing (see `state`) · `many` its owner has
+    as many as it may."""
 
-    word: Literal["reserved", "sent", "over", "cold", "refused"]
+    word: Literal["reserved", "sent", "over", "cold", "refused", "many"]
     nonce: int | None = None
     until: int = 0
     """When it expires unless it is used, by the server's clock; 0 once it was sent."""
@@ -49,7 +72,7 @@ class Reserved:
 class Turn:
     """`granted` with its number and fence · `waiting` behind `ahead` others · the rest as for `Reserved`."""
 
-    word: Literal["granted", "waiting", "sent", "over", "cold", "refused"]
+    word: Literal["granted", "waiting", "sent", "over", "cold", "refused", "many"]
     nonce: int | None = None
     fence: int = 0
     """Grows with each grant."""
@@ -86,6 +109,10 @@ class Reservation:
     until: int
     sent: tuple[Sent, ...] = ()
     """Oldest first; any of them may land."""
+
+    @property
+    def tenant(self) -> str:
+        return tenant_of(self.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +152,17 @@ class Reservations(Protocol):
     """What every backend does for keyless lanes. A lane that is not keyless raises `NotAllowed`, none `NotFound`."""
 
     async def reserve(
-        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+        self,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain_nonce: int | None = None,
+        seed: int | None = None,
+        cap: Cap | None = None,
     ) -> Reserved:
         """Hand out the lowest number to be reused, else the next one. `chain_nonce` is the chain's count: it raises
-        the counter and never lowers it. `seed` starts a counter that was never used (never below `chain_nonce`)."""
+        the counter and never lowers it. `seed` starts a counter that was never used (never below `chain_nonce`).
+        With `cap` its owner has no more of them than that at once."""
         ...
 
     async def recycle(self, lane: str, token: str) -> Recycled:
@@ -136,7 +170,13 @@ class Reservations(Protocol):
         ...
 
     async def turn(
-        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+        self,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain_nonce: int | None = None,
+        seed: int | None = None,
+        cap: Cap | None = None,
     ) -> Turn:
         """Stand in line, or ask again from the same place; the first in line gets the turn with a reserved number."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txmanager.core.errors import InvalidInput, NotAllowed
-from txmanager.core.models import LaneSpec, Outcome, Record
+from txmanager.core.models import LaneSpec, Outcome, Record, is_name
 from txmanager.core.reservations import NONCE_LIMIT
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, safe_reason, words_of
@@ -29,8 +29,10 @@ def check_retirable(records: Sequence[Record]) -> None:
 
 
 def check_numbers(token: str, ttl_ms: int, *nonces: int | None) -> None:
-    """What a reservation is asked with. A token is kept as one word."""
-    if not token or not token.isascii() or not token.isprintable() or " " in token or len(token) > 128:
+    """What a reservation is asked with. A token is one word, perhaps behind its tenant's name."""
+    tenant, space, word = token.rpartition(" ")
+    named = not space or is_name(tenant)
+    if not named or not word or not token.isascii() or not token.isprintable() or len(word) > 128:
         raise InvalidInput("token", "must be 1 to 128 visible ASCII characters without spaces, and random")
     if ttl_ms < 1:
         raise InvalidInput("ttl_ms", "must be at least 1 ms")
@@ -64,3 +66,20 @@ def check_stop(
     if told is not None:
         reason = reason or words_of(told)
     return safe_reason(state, reason, cause, command), cause, command
+
+
+_OBSTACLES = {
+    "records": "still holds records; wait for their ends, or cancel them",
+    "sent": "has numbers whose bytes may still land; their transactions end first",
+    "reserved": "has numbers reserved, or callers in line; release them, or wait until they expire",
+}
+
+
+def check_forgettable(lane: str, keyless: bool, state: LaneState, obstacle: str) -> None:
+    """A lane that signs keeps its nonces for ever, and a closed one must not be reborn."""
+    if not keyless:
+        raise NotAllowed(f"lane {lane} signs by itself; it can be closed, never deleted")
+    if state is LaneState.CLOSED:
+        raise NotAllowed(f"lane {lane} is closed for ever; deleting it would let it open again")
+    if obstacle:
+        raise NotAllowed(f"lane {lane} {_OBSTACLES[obstacle]}; nothing was deleted")

@@ -9,13 +9,14 @@ Waiting is built on reading: a hint wakes a waiter, a read answers it, and a los
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
+from txmanager.core.reservations import Reservation
 from txmanager.core.seal import BAD_SEAL, Seals
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, words_of
@@ -208,3 +209,22 @@ class TxManager:
         nothing new before `resume`: time to cancel what is queued again although it was paid."""
         command = LaneCommand.REBASELINE_PAUSED if paused else LaneCommand.REBASELINE
         return await self.ledger.set_lane(lane, LaneState.PAUSED, words_of(command), command=command)
+
+    async def forget_lane(self, lane: str) -> None:
+        """Delete a keyless lane without records, reserved numbers, and numbers that may have been sent."""
+        await self.ledger.forget_lane(lane)
+
+    async def release_number(
+        self, lane: str, nonce: int, *, sees: Callable[[str], bool] = lambda _: True
+    ) -> Reservation:
+        """Take back a number that is reserved and was not sent; its holder's token is over."""
+        found = [one for one in (await self.ledger.book(lane)).reserved if one.nonce == nonce and sees(one.tenant)]
+        if not found:
+            raise NotFound(f"number {nonce} of lane {lane} is reserved by nobody")
+        [one] = found[:1]
+        answer = await self.ledger.recycle(lane, one.token)
+        if answer.word == "sent":
+            raise NotAllowed(f"bytes at nonce {nonce} were accepted and may land: it is never handed out again")
+        if answer.word == "over":
+            raise NotAllowed(f"nonce {nonce} was given back or expired meanwhile; nothing changed")
+        return one

@@ -24,6 +24,7 @@ from txmanager.core.errors import (
     NotFound,
     PolicyRefused,
     ReservationOver,
+    TooManyHeld,
     TurnTaken,
     TxManagerError,
     Unavailable,
@@ -33,7 +34,7 @@ from txmanager.core.given import RAW_KEY, RAW_KIND, Counter, Given
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import IntentId, Json, LaneSpec, new_intent
 from txmanager.core.quotas import Charge
-from txmanager.core.reservations import Recycled, Reserved, Turn, Use
+from txmanager.core.reservations import DEFAULT_TENANT, Cap, Recycled, Reserved, Turn, Use, owned_token
 from txmanager.runtime.producer import Producer, Submitted
 
 T = TypeVar("T")
@@ -80,9 +81,18 @@ class Place:
     address: str
     pool: KeylessPool
     lane: str = field(init=False)
+    tenant: str = DEFAULT_TENANT
+    """Whose reservations are meant: tokens of two tenants never meet."""
+    cap: Cap | None = None
+    """How many numbers its caller may have here unsent."""
+    max_lanes: int | None = None
+    """How many lanes its caller may bring into being, where any address is served."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lane", self.desk.chain.lane(self.address))
+
+    def owned(self, token: str) -> str:
+        return owned_token(self.tenant, token)
 
 
 class Nonces:
@@ -122,12 +132,14 @@ class Nonces:
         """(token, what it got). Without a token this makes one up; with one, a retry gets the same number."""
         token, ttl = token or new_token(), ttl_ms or place.pool.reserve_for_ms
         latest, seed = await self._counted(place)
-        answer = await self._known(place, lambda: self._ledger.reserve(place.lane, token, ttl, latest, seed))
+        answer = await self._known(
+            place, lambda: self._ledger.reserve(place.lane, place.owned(token), ttl, latest, seed, place.cap)
+        )
         self._check(place, answer)
         return token, answer
 
     async def recycle(self, place: Place, token: str) -> Recycled:
-        answer = await self.within(self._ledger.recycle(place.lane, token))
+        answer = await self.within(self._ledger.recycle(place.lane, place.owned(token)))
         if answer.word == "over":
             raise ReservationOver("this reservation was given back, expired or never was; nothing changed")
         if answer.word == "sent":
@@ -152,15 +164,28 @@ class Nonces:
 
     async def _turn(self, place: Place, token: str, ttl_ms: int) -> Turn:
         latest, seed = await self._counted(place)
-        return await self._known(place, lambda: self._ledger.turn(place.lane, token, ttl_ms, latest, seed))
+        return await self._known(
+            place, lambda: self._ledger.turn(place.lane, place.owned(token), ttl_ms, latest, seed, place.cap)
+        )
 
     async def _known(self, place: Place, ask: Callable[[], Awaitable[T]]) -> T:
         """Of a lane that comes into being with its first number."""
         try:
             return await self.within(ask())
         except NotFound:
+            await self._admit(place)
             await self.within(self._ledger.register(place.pool.spec(place.lane)))
             return await self.within(ask())
+
+    async def _admit(self, place: Place) -> None:
+        """Listed addresses are the operator's choice; where any will do, a caller gets only so many lanes."""
+        if place.address in place.pool.addresses or place.cap is None or place.max_lanes is None:
+            return
+        if not await self.within(self._ledger.admit_lane(place.cap.owner, place.lane, place.max_lanes)):
+            raise TooManyHeld(
+                f"token {place.cap.owner!r} brought {place.max_lanes} addresses into being "
+                "and may have no more (max_lanes)"
+            )
 
     async def within(self, work: Awaitable[T]) -> T:
         """The ledger answers in time, or is away; every call may be made again."""
@@ -173,7 +198,7 @@ class Nonces:
             ) from None
 
     async def unlock(self, place: Place, token: str) -> Recycled:
-        answer = await self.within(self._ledger.unlock(place.lane, token))
+        answer = await self.within(self._ledger.unlock(place.lane, place.owned(token)))
         if answer.word == "over":
             raise ReservationOver("this turn is over: unlocked before, or its time ran out and another has it")
         return answer
@@ -186,6 +211,11 @@ class Nonces:
                 )
             case "over":
                 raise ReservationOver("this token's reservation was given back or expired; take a new token")
+            case "many":
+                raise TooManyHeld(
+                    f"{place.cap.most if place.cap else 0} numbers of {place.address} are reserved by this token "
+                    "and not sent; send them, or give some back (max_reservations)"
+                )
             case "refused":
                 raise NotAllowed(f"lane {place.lane} is {answer.state}; it hands out no numbers")
         if answer.skipped:
@@ -256,7 +286,7 @@ class Nonces:
             metadata=metadata,
         )
         await self._check_unused(place, given, intent.id)
-        use = Use(token, given.nonce, given.hash)
+        use = Use(owned_token(tenant, token), given.nonce, given.hash)
         [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use, charges=[charge]))
         if isinstance(result, NoLane):
             raise await self._without_lane(place, given)

@@ -6,6 +6,7 @@ Nothing here is stored twice: a tracking record is read from the intent's own re
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,15 +74,20 @@ class Watch:
         self._ledger = ledger
         self._nonces = nonces
 
-    async def tracking(self, desk: Desk, lane: str, book: Book | None = None) -> list[Tracked]:
+    async def tracking(
+        self, desk: Desk, lane: str, book: Book | None = None, sees: Callable[[str], bool] = lambda _: True
+    ) -> list[Tracked]:
         """Every transaction of a keyless lane that is pending, or ended a few minutes ago; by number, then age."""
         book = book or await self._ledger.book(lane)
-        ids = [(r.nonce, sent.id) for r in book.reserved for sent in r.sent]
+        ids = [(r.nonce, sent.id) for r in book.reserved for sent in r.sent if sees(sent.id.tenant)]
         records = await asyncio.gather(*(self._ledger.read(id) for _, id in ids))
         return [tracked(record, desk, book.checked_at) for record in records if record is not None]
 
-    async def health(self, network: object, address: object) -> AddressHealth:
-        """Of any address that has a lane; `NotFound` where there is none yet."""
+    async def health(
+        self, network: object, address: object, sees: Callable[[str], bool] = lambda _: True
+    ) -> AddressHealth:
+        """Of any address that has a lane; `NotFound` where there is none yet. Transactions and reservations are
+        those of the tenants that the caller `sees`; numbers are of the address."""
         desk = self._nonces.desk(network)
         named = desk.chain.address("address", address)
         lane = await self._ledger.lane(desk.chain.lane(named))
@@ -90,14 +96,14 @@ class Watch:
         chain = await self._chain(desk, named)
         if lane.keyless:
             book = await self._ledger.book(lane.id)
-            found = await self.tracking(desk, lane.id, book)
+            found = await self.tracking(desk, lane.id, book, sees)
             pending = tuple(one for one in found if one.status == "pending")
-            reserved = sum(r.state == "reserved" and r.until > book.at for r in book.reserved)
+            reserved = sum(r.state == "reserved" and r.until > book.at and sees(r.tenant) for r in book.reserved)
             now = book.at
             gaps = [nonce for nonce in book.gaps if nonce >= max(chain or 0, book.chain_nonce)]
         else:
             records = await self._ledger.pending(lane.id)
-            pending, reserved = tuple(tracked(record, desk) for record in records), 0
+            pending, reserved = tuple(tracked(record, desk) for record in records if sees(record.id.tenant)), 0
             owned = {a.nonce for record in records for a in record.attempts}
             top = max(owned, default=-1)
             gaps = (

@@ -363,6 +363,10 @@ class TokenLimits(Part):
     """Intents that may wait for their end at once."""
     max_queued_bytes: int | None = Field(default=256 << 20, ge=1 << 16)
     """What they may take together: the bytes of each request, and 1,024 for its record."""
+    max_reservations: int = Field(default=1_000, ge=1)
+    """Numbers of one address (and places in line for it) that it may hold unsent."""
+    max_lanes: int = Field(default=1_000, ge=1)
+    """Addresses that it may bring into being where a pool is `keyless = "any"`."""
     pools: Names | None = None
     kinds: Names | None = None
     receivers: Annotated[Names, AfterValidator(_one_form)] | None = None

@@ -184,6 +184,33 @@ async def counts_that_reach_zero_leave_the_lane(stage: Stage) -> None:
     assert left == [None, None, b"1", b"1"]
 
 
+@redis_promise
+async def lane_that_was_admitted_and_never_came_to_be_is_let_go(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    names = [f"evm:1:0x{n:040x}" for n in range(3)]
+    assert await ledger.admit_lane("bob", names[0], 1)
+    assert not await ledger.admit_lane("bob", names[1], 1), "it may still be on its way"
+    made = ledger._keys.made("bob")
+    await ledger.runner.plain(made, ("ZADD", made, 1, names[0]))
+    assert await ledger.admit_lane("bob", names[1], 1)
+    await keyless(stage, names[1])
+    await ledger.runner.plain(made, ("ZADD", made, 1, names[1]))
+    assert not await ledger.admit_lane("bob", names[2], 1)
+    await ledger.forget_lane(names[1])
+    assert await ledger.admit_lane("bob", names[2], 1)
+
+
+@redis_promise
+async def route_to_a_deleted_lane_goes_with_the_next_call(stage: Stage) -> None:
+    """Whoever deleted the lane died before it told producers."""
+    ledger, lane = redis_of(stage), await keyless(stage)
+    key = ledger._keys.lane(lane)
+    await ledger.runner.plain(key, ("DEL", key, ledger._keys.queue(lane)))
+    assert [route.lane for route in await ledger.routes()] == [lane]
+    await ledger.forget_lane(lane)
+    assert await ledger.routes() == []
+
+
 # -- a full server
 
 

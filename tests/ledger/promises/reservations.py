@@ -12,7 +12,7 @@ from tests.waiting import until
 from txmanager.core.errors import Fenced, InvalidInput, NotAllowed, NotFound, Refused, RolledBack
 from txmanager.core.ledger import Appended, Entry, WriteAhead
 from txmanager.core.models import Attempt, Fence, LaneSpec, Purpose
-from txmanager.core.reservations import Use
+from txmanager.core.reservations import Cap, Use, owned_token, tenant_of
 from txmanager.core.states import LaneState, Status
 
 LANE = "evm:1:0x00000000000000000000000000000000000000aa"
@@ -165,7 +165,7 @@ async def stopped_lane_hands_out_nothing(stage: Stage) -> None:
 @promise
 async def bad_reservation_is_refused_by_field(stage: Stage) -> None:
     lane = await keyless(stage)
-    for token in ("", "a b", "é", "x" * 129):
+    for token in ("", "a b c", " a", "a/b c", "é", "x" * 129):
         with pytest.raises(InvalidInput, match="token"):
             await stage.ledger.reserve(lane, token, LONG_MS, None, SEED)
     with pytest.raises(InvalidInput, match="ttl_ms"):
@@ -632,3 +632,147 @@ async def book_tells_gaps_below_what_was_sent(stage: Stage) -> None:
     assert book.checked_at == 0
     await stage.ledger.checked(lane)
     assert 0 < (await stage.ledger.book(lane)).checked_at <= await stage.ledger.now_ms()
+
+
+# -- whose they are
+
+
+@promise
+async def same_token_of_two_tenants_is_two_reservations(stage: Stage) -> None:
+    lane = await keyless(stage)
+    ours, theirs = owned_token("default", "t"), owned_token("acme", "t")
+    assert (ours, tenant_of(ours), tenant_of(theirs)) == ("t", "default", "acme")
+    first, second = await reserve(stage, lane, ours), await reserve(stage, lane, theirs)
+    assert first != second
+    assert {(r.tenant, r.nonce) for r in (await stage.ledger.book(lane)).reserved} == {
+        ("default", first),
+        ("acme", second),
+    }
+    assert (await stage.ledger.recycle(lane, ours)).nonce == first
+    _, answer = await send(stage, lane, ours, second, "0xaa")
+    assert answer.word == "unreserved"
+    _, answer = await send(stage, lane, theirs, second, "0xbb")
+    assert answer.word == "appended"
+    for forged in ("acme t t", " t", "ac/me t"):
+        with pytest.raises(InvalidInput):
+            await stage.ledger.reserve(lane, forged, LONG_MS, None, SEED)
+    with pytest.raises(InvalidInput, match="spaces"):
+        owned_token("default", "acme t")
+
+
+@promise
+async def owner_has_only_so_many_unsent_numbers_and_others_go_on(stage: Stage) -> None:
+    lane, cap = await keyless(stage), Cap("bob", 2)
+
+    async def ask(token: str, cap: Cap | None = cap) -> str:
+        return (await stage.ledger.reserve(lane, token, LONG_MS, None, SEED, cap)).word
+
+    assert [await ask("t0"), await ask("t1"), await ask("t2")] == ["reserved", "reserved", "many"]
+    assert await ask("t1") == "reserved", "a repeat is answered"
+    assert await ask("a0", Cap("alice", 1)) == "reserved"
+    assert await ask("n0", None) == "reserved"
+    assert (await stage.ledger.turn(lane, "t3", LONG_MS, None, SEED, cap)).word == "many"
+    await stage.ledger.recycle(lane, "t0")
+    assert [await ask("t4"), await ask("t5")] == ["reserved", "many"]
+    [nonce] = [r.nonce for r in (await stage.ledger.book(lane)).reserved if r.token == "t1"]
+    assert (await send(stage, lane, "t1", nonce, "0xaa"))[1].word == "appended"
+    assert [await ask("t6"), await ask("t7")] == ["reserved", "many"], "what was sent is no reservation any more"
+    await stage.expire("deadlines", lane=lane)
+    assert [await ask("t8"), await ask("t9"), await ask("t10")] == ["reserved", "reserved", "many"]
+    for _ in range(2):  # over, then forgotten
+        await expired(stage, lane)
+    assert [await ask("t11"), await ask("t12"), await ask("t13")] == ["reserved", "reserved", "many"]
+
+
+@promise
+async def place_in_line_counts_once_however_often_it_asks(stage: Stage) -> None:
+    lane, cap = await keyless(stage), Cap("bob", 2)
+
+    async def ask(token: str) -> str:
+        return (await stage.ledger.turn(lane, token, LONG_MS, None, SEED, cap)).word
+
+    assert [await ask("t0"), await ask("t1"), await ask("t1"), await ask("t2")] == [
+        "granted",
+        "waiting",
+        "waiting",
+        "many",
+    ]
+    await stage.ledger.unlock(lane, "t0")
+    assert [await ask("t1"), await ask("t2"), await ask("t3")] == ["granted", "waiting", "many"]
+
+
+# -- lanes that callers bring into being
+
+
+@promise
+async def caller_brings_only_so_many_lanes_into_being(stage: Stage) -> None:
+    names = [f"evm:1:0x{n:040x}" for n in range(4)]
+    for name in names[:2]:
+        assert await stage.ledger.admit_lane("bob", name, 2)
+        await keyless(stage, name)
+    assert not await stage.ledger.admit_lane("bob", names[2], 2)
+    assert await stage.ledger.admit_lane("bob", names[0], 2), "a repeat is answered"
+    assert await stage.ledger.admit_lane("alice", names[2], 2), "each caller has its own"
+
+
+@promise
+async def keyless_lane_that_nothing_depends_on_is_deleted_and_may_come_again(stage: Stage) -> None:
+    lane = await keyless(stage)
+    first = await reserve(stage, lane, "t0")
+    await stage.ledger.recycle(lane, "t0")
+    await stage.ledger.forget_lane(lane)
+    assert await stage.ledger.lane(lane) is None
+    assert lane not in {route.lane for route in await stage.ledger.routes()}
+    with pytest.raises(NotFound):
+        await stage.ledger.forget_lane(lane)
+    await keyless(stage)
+    assert await reserve(stage, lane, "t0") == first, "from the beginning"
+
+
+@promise
+async def lane_with_a_reserved_number_is_not_deleted(stage: Stage) -> None:
+    lane = await keyless(stage)
+    await reserve(stage, lane, "t0")
+    with pytest.raises(NotAllowed, match="reserved"):
+        await stage.ledger.forget_lane(lane)
+    await expired(stage, lane)
+    await stage.ledger.forget_lane(lane)
+
+
+@promise
+async def lane_with_a_record_is_not_deleted(stage: Stage) -> None:
+    lane = await keyless(stage)
+    entry, _ = await sent(stage, lane, "t0", "0xaa")
+    with pytest.raises(NotAllowed, match="records"):
+        await stage.ledger.forget_lane(lane)
+    await stage.ledger.cancel(entry.intent.id)
+    with pytest.raises(NotAllowed, match="records"):  # final, and its home does not have it yet
+        await stage.ledger.forget_lane(lane)
+    await stage.ledger.retire(await stage.ledger.unretired(lane, 10))
+    with pytest.raises(NotAllowed, match="may still land"):
+        await stage.ledger.forget_lane(lane)
+    assert await stage.ledger.lane(lane) is not None
+
+
+@promise
+async def lane_whose_sent_numbers_are_final_is_deleted(stage: Stage) -> None:
+    lane = await keyless(stage)
+    fence = await stage.own(lane)
+    entry, nonce = await sent(stage, lane, "t0", "0xaa")
+    await stage.ledger.cancel(entry.intent.id)
+    await stage.ledger.retire(await stage.ledger.unretired(lane, 10))
+    await stage.ledger.settle(fence, [], nonce)
+    await stage.ledger.forget_lane(lane)
+
+
+@promise
+async def lane_that_signs_or_is_closed_is_never_deleted(stage: Stage) -> None:
+    signing, closed = await stage.lane(), await keyless(stage)
+    with pytest.raises(NotAllowed, match="signs by itself"):
+        await stage.ledger.forget_lane(signing)
+    await stage.ledger.set_lane(closed, LaneState.DRAINING)
+    await stage.ledger.set_lane(closed, LaneState.CLOSED)
+    with pytest.raises(NotAllowed, match="closed for ever"):
+        await stage.ledger.forget_lane(closed)
+    for lane in (signing, closed):
+        assert await stage.ledger.lane(lane) is not None

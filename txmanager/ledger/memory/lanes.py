@@ -424,6 +424,15 @@ class LaneStore:
         self.asks += said != (state, reason, cause, command, evidence)
         self.state, self.reason, self.cause, self.command, self.evidence = state, reason, cause, command, evidence
 
+    def forget_obstacle(self) -> str:
+        """What of a keyless lane may still matter."""
+        if self.records or self.queue or self.fills:
+            return "records"
+        live = [held for held in self.held.values() if held.state in ("reserved", "waiting", "sent")]
+        if any(held.state == "sent" and (self.landed is None or held.nonce > self.landed) for held in live):
+            return "sent"
+        return "reserved" if any(held.state != "sent" for held in live) else ""
+
     # -- inside
 
     def _next_id(self, now: int) -> str:

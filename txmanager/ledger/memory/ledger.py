@@ -31,10 +31,18 @@ from txmanager.core.ledger import (
 )
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.quotas import Drawn, Room
-from txmanager.core.reservations import Book, Recycled, Reserved, Turn
+from txmanager.core.reservations import Book, Cap, Recycled, Reserved, Turn
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
-from txmanager.ledger.inputs import check_final, check_numbers, check_retirable, check_sort, check_stop, check_token
+from txmanager.ledger.inputs import (
+    check_final,
+    check_forgettable,
+    check_numbers,
+    check_retirable,
+    check_sort,
+    check_stop,
+    check_token,
+)
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.audit import AuditStore
 from txmanager.ledger.memory.homes import Homes
@@ -79,6 +87,7 @@ class MemoryLedger:
         self.buckets = Buckets()
         self.stores: dict[str, LaneStore] = {}
         self._members: dict[str, tuple[Member, int]] = {}
+        self._made: dict[str, set[str]] = {}
         self._rung: set[str] = set()
         self._bells: dict[asyncio.Event, set[str]] = {}
         self._finals: dict[IntentId, set[asyncio.Future[None]]] = {}
@@ -317,22 +326,34 @@ class MemoryLedger:
     # -- keyless lanes
 
     async def reserve(
-        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+        self,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain_nonce: int | None = None,
+        seed: int | None = None,
+        cap: Cap | None = None,
     ) -> Reserved:
         check_numbers(token, ttl_ms, chain_nonce, seed)
 
         def step(now: int) -> Reserved:
-            return numbers.reserve(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id)
+            return numbers.reserve(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id, cap)
 
         return await self._step("reserve", step, durable=True)
 
     async def turn(
-        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+        self,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain_nonce: int | None = None,
+        seed: int | None = None,
+        cap: Cap | None = None,
     ) -> Turn:
         check_numbers(token, ttl_ms, chain_nonce, seed)
 
         def step(now: int) -> Turn:
-            return numbers.turn(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id)
+            return numbers.turn(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id, cap)
 
         return await self._step("turn", step, durable=True)
 
@@ -440,6 +461,23 @@ class MemoryLedger:
         if view is None:  # durably: whoever hears it gives the lane up
             raise LaneClosed(spec.id)
         return view
+
+    async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
+        def step(_: int) -> bool:
+            made = {one for one in self._made.get(owner, set()) if one in self.stores}
+            self._made[owner] = made if lane not in made and len(made) >= most else made | {lane}
+            return lane in self._made[owner]
+
+        return await self._step("admit_lane", step)
+
+    async def forget_lane(self, lane: str) -> None:
+        def step(now: int) -> None:
+            store = self._store(lane)
+            numbers.expire(store, now)
+            check_forgettable(lane, store.spec.keyless, store.state, store.forget_obstacle())
+            del self.stores[lane]
+
+        await self._step("forget_lane", step, durable=True)
 
     async def set_lane(
         self,

@@ -12,6 +12,7 @@ from txmanager.core.reservations import (
     FORGET_AFTER_MS,
     WAIT_ALIVE_MS,
     Book,
+    Cap,
     Recycled,
     Reservation,
     Reserved,
@@ -35,6 +36,8 @@ class Held:
     at: int
     till: int
     sent: tuple[Sent, ...] = ()
+    owner: str = ""
+    """Whose cap it counts against."""
 
 
 def taken(store: LaneStore, use: Use | None) -> Literal["unreserved", "used"] | None:
@@ -56,7 +59,14 @@ def bind(store: LaneStore, use: Use, id: IntentId, now: int) -> None:
 
 
 def reserve(
-    store: LaneStore, token: str, ttl_ms: int, chain: int | None, seed: int | None, now: int, found: str
+    store: LaneStore,
+    token: str,
+    ttl_ms: int,
+    chain: int | None,
+    seed: int | None,
+    now: int,
+    found: str,
+    cap: Cap | None = None,
 ) -> Reserved:
     held = store.held.get(token)
     if held is not None:
@@ -68,12 +78,23 @@ def reserve(
     if store.cursor is None and seed is None:
         return Reserved("cold")
     expire(store, now)
+    if _has_all(store, token, cap):
+        return Reserved("many")
     nonce, skipped = _hand_out(store, chain, seed)
-    store.held[token] = Held("reserved", nonce, now, now + ttl_ms)
+    store.held[token] = Held("reserved", nonce, now, now + ttl_ms, owner=cap.owner if cap else "")
     return Reserved("reserved", nonce, now + ttl_ms, skipped)
 
 
-def turn(store: LaneStore, token: str, ttl_ms: int, chain: int | None, seed: int | None, now: int, found: str) -> Turn:
+def turn(
+    store: LaneStore,
+    token: str,
+    ttl_ms: int,
+    chain: int | None,
+    seed: int | None,
+    now: int,
+    found: str,
+    cap: Cap | None = None,
+) -> Turn:
     held = store.held.get(token)
     if held is not None and held.state != "waiting":
         if held.state == "reserved" and store.turn == token:
@@ -84,19 +105,29 @@ def turn(store: LaneStore, token: str, ttl_ms: int, chain: int | None, seed: int
     if store.cursor is None and seed is None:
         return Turn("cold")
     expire(store, now)
+    if _has_all(store, token, cap):
+        return Turn("many")
+    owner = cap.owner if cap else ""
     if token not in store.line:
         store.tickets += 1
         store.line[token] = store.tickets
     ahead = sum(ticket < store.line[token] for ticket in store.line.values()) + bool(store.turn)
     if ahead:
-        store.held[token] = Held("waiting", -1, now, now + WAIT_ALIVE_MS)
+        store.held[token] = Held("waiting", -1, now, now + WAIT_ALIVE_MS, owner=owner)
         return Turn("waiting", ahead=ahead)
     nonce, skipped = _hand_out(store, chain, seed)
-    store.held[token] = Held("reserved", nonce, now, now + ttl_ms)
+    store.held[token] = Held("reserved", nonce, now, now + ttl_ms, owner=owner)
     del store.line[token]
     store.turn, store.turn_until = token, now + ttl_ms
     store.turn_fence += 1
     return Turn("granted", nonce, store.turn_fence, now + ttl_ms, skipped=skipped)
+
+
+def _has_all(store: LaneStore, token: str, cap: Cap | None) -> bool:
+    if cap is None:
+        return False
+    held = [t for t, h in store.held.items() if h.owner == cap.owner and h.state in ("reserved", "waiting")]
+    return token not in held and len(held) >= cap.most
 
 
 def recycle(store: LaneStore, token: str, now: int, *, unlock: bool = False) -> Recycled:

@@ -54,6 +54,14 @@ class Keys:
             f"{self.prefix}:{{{lane}}}:line",
         ]
 
+    def owned(self, lane: str, owner: str) -> str:
+        """The tokens of one caller that hold a number or a place in line, or did a while ago."""
+        return f"{self.prefix}:{{{lane}}}:owned:{owner}"
+
+    def made(self, owner: str) -> str:
+        """The lanes that one caller brought into being."""
+        return f"{self.prefix}:{{registry}}:made:{owner}"
+
     def finals(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:finals"
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from txmanager.core.errors import Fenced, NotAllowed, NotFound, RolledBack
 from txmanager.core.models import Fence, IntentId
-from txmanager.core.reservations import WAIT_ALIVE_MS, Book, Recycled, Reservation, Reserved, Sent, Turn, live
+from txmanager.core.reservations import WAIT_ALIVE_MS, Book, Cap, Recycled, Reservation, Reserved, Sent, Turn, live
 from txmanager.ledger.inputs import check_numbers
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend
@@ -16,9 +16,15 @@ from txmanager.ledger.redis.runner import Arg
 
 class Numbers(Backend):
     async def reserve(
-        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+        self,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain_nonce: int | None = None,
+        seed: int | None = None,
+        cap: Cap | None = None,
     ) -> Reserved:
-        reply = await self._ask("reserve", lane, token, ttl_ms, chain_nonce, seed)
+        reply = await self._ask("reserve", lane, token, ttl_ms, chain_nonce, seed, cap)
         match reply:
             case [b"reserved", nonce, till, was]:
                 return Reserved("reserved", int(nonce), int(till), _skipped(was, chain_nonce))
@@ -30,9 +36,15 @@ class Numbers(Backend):
         return Reserved(word)
 
     async def turn(
-        self, lane: str, token: str, ttl_ms: int, chain_nonce: int | None = None, seed: int | None = None
+        self,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain_nonce: int | None = None,
+        seed: int | None = None,
+        cap: Cap | None = None,
     ) -> Turn:
-        reply = await self._ask("turn", lane, token, ttl_ms, chain_nonce, seed, WAIT_ALIVE_MS)
+        reply = await self._ask("turn", lane, token, ttl_ms, chain_nonce, seed, cap, WAIT_ALIVE_MS)
         match reply:
             case [b"granted", nonce, till, was, fence]:
                 return Turn("granted", int(nonce), int(fence), int(till), skipped=_skipped(was, chain_nonce))
@@ -46,13 +58,24 @@ class Numbers(Backend):
         return Turn(word)
 
     async def _ask(
-        self, script: str, lane: str, token: str, ttl_ms: int, chain: int | None, seed: int | None, *more: Arg
+        self,
+        script: str,
+        lane: str,
+        token: str,
+        ttl_ms: int,
+        chain: int | None,
+        seed: int | None,
+        cap: Cap | None,
+        *more: Arg,
     ) -> Any:
         check_numbers(token, ttl_ms, chain, seed)
         await self._gauge.check()
         counts = ("" if chain is None else str(chain), "" if seed is None else str(seed))
-        args = (token, ttl_ms, *counts, *more)
-        reply = await self._runner.run(script, self._keys.of_numbers(lane), args, durable=True)
+        keys, most = self._keys.of_numbers(lane), ""
+        if cap is not None:
+            keys, most = [*keys, self._keys.owned(lane, cap.owner)], str(cap.most)
+        args = (token, ttl_ms, *counts, most, *more)
+        reply = await self._runner.run(script, keys, args, durable=True)
         match reply:
             case [b"rolled_back", stored, found]:
                 raise RolledBack(lane, stored.decode(), found.decode())

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
-from txmanager.core.ledger import SCHEMA, Member, Route
+from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member, Route
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
 from txmanager.core.states import LaneState, lane_sources
 from txmanager.core.stops import LaneCommand, StopCause
-from txmanager.ledger.inputs import check_stop, other_sort
+from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Call
@@ -25,6 +25,22 @@ class Registry(Backend):
         if reply[0] == b"other_sort":
             raise other_sort(spec)
         return await self._publish(spec.id, reply[1])
+
+    async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
+        keys = [self._keys.made(owner), self._keys.registry]
+        return bool(await self._runner.run("admit_lane", keys, (lane, most, APPEND_WITHIN_MS), durable=True))
+
+    async def forget_lane(self, lane: str) -> None:
+        keys = self._keys
+        rest = [keys.queue(lane), keys.unfinished(lane), keys.finals(lane), keys.fills(lane), keys.events(lane)]
+        reply = await self._runner.run("forget_lane", [*keys.of_numbers(lane), *rest], durable=True)
+        match reply:
+            case [b"kept", keyless, state, why]:
+                check_forgettable(lane, keyless == b"1", LaneState(state.decode()), why.decode())
+        # The lane first: whoever dies in between leaves a route to nothing, which the next call takes away.
+        [gone] = await self._runner.plain(keys.registry, ("HDEL", keys.registry, lane))
+        if reply[0] == b"unknown" and not gone:
+            raise NotFound(f"no lane {lane}")
 
     async def set_lane(
         self,

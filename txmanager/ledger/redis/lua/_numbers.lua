@@ -70,3 +70,18 @@ local function hand_out(chain, seed)
   end
   return nonce, was
 end
+-- Whether the owner (KEYS[6], where there is one) has all it may: what was sent, given back or has expired is let go.
+local function has_all(token, most)
+  if not KEYS[6] or redis.call('SISMEMBER', KEYS[6], token) == 1 then return false end
+  if redis.call('SCARD', KEYS[6]) < tonumber(most) then return false end
+  for _, known in ipairs(redis.call('SMEMBERS', KEYS[6])) do
+    local entry = held(KEYS[2], known)
+    if not entry or (entry.state ~= 'reserved' and entry.state ~= 'waiting') then redis.call('SREM', KEYS[6], known) end
+  end
+  return redis.call('SCARD', KEYS[6]) >= tonumber(most)
+end
+local function own(token)
+  if not KEYS[6] then return end
+  redis.call('SADD', KEYS[6], token)
+  redis.call('PEXPIRE', KEYS[6], 172800000) -- twice the longest reservation
+end

@@ -1,7 +1,7 @@
 -- reserve: hand out one number of a keyless lane to one token.
--- Keys   1 lane (hash)  2 reservations (hash)  3 deadlines (zset)  4 reuse (zset)  5 line (zset)
--- Args   1 token  2 ttl ms  3 the chain's count | ""  4 seed of a new counter | ""
--- Reply  {"reserved", nonce, until, was} | {"sent", nonce} | {"over"} | {"cold"} | {"refused", state} |
+-- Keys   1 lane (hash)  2 reservations (hash)  3 deadlines (zset)  4 reuse (zset)  5 line (zset)  [6 owned (set)]
+-- Args   1 token  2 ttl ms  3 the chain's count | ""  4 seed of a new counter | ""  5 how many its owner may have | ""
+-- Reply  {"reserved", nonce, until, was} | {"sent", nonce} | {"over"} | {"cold"} | {"many"} | {"refused", state} |
 --        {"rolled_back", stored, found} | {"unknown"} | {"signing"}
 -- Why    read and write in two steps, two callers get one number; and a chain that lags must not lower the counter
 --@include _time
@@ -21,6 +21,8 @@ if why then return why end
 if ARGV[4] == '' and not redis.call('HGET', KEYS[1], 'cursor') then return {'cold'} end
 local now = clock()
 expire(now)
+if has_all(ARGV[1], ARGV[5]) then return {'many'} end
+own(ARGV[1])
 local nonce, was = hand_out(ARGV[3], ARGV[4])
 local till = digits(now + ARGV[2])
 keep(KEYS[2], KEYS[3], ARGV[1], nonce, 'reserved', digits(now), till, '')

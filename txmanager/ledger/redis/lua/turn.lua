@@ -1,8 +1,9 @@
 -- turn: stand in line for a keyless lane, or ask again from the same place; whoever is first gets a number with it.
--- Keys   1 lane (hash)  2 reservations (hash)  3 deadlines (zset)  4 reuse (zset)  5 line (zset)
--- Args   1 token  2 ttl ms  3 the chain's count | ""  4 seed of a new counter | ""  5 ms a place is kept unasked
+-- Keys   1 lane (hash)  2 reservations (hash)  3 deadlines (zset)  4 reuse (zset)  5 line (zset)  [6 owned (set)]
+-- Args   1 token  2 ttl ms  3 the chain's count | ""  4 seed of a new counter | ""  5 how many its owner may have | ""
+--        6 ms a place is kept unasked
 -- Reply  {"granted", nonce, until, counter the chain was past | "", fence} | {"waiting", how many are before} | {"sent", nonce} | {"over"} |
---        {"cold"} | {"refused", state} | {"rolled_back", stored, found} | {"unknown"} | {"signing"}
+--        {"cold"} | {"many"} | {"refused", state} | {"rolled_back", stored, found} | {"unknown"} | {"signing"}
 -- Why    a lock that expires must not leave two holders: the number is reserved with the turn and lost with it
 --@include _time
 --@include _decimal
@@ -24,13 +25,15 @@ local why = stopped()
 if why then return why end
 if ARGV[4] == '' and not redis.call('HGET', KEYS[1], 'cursor') then return {'cold'} end
 expire(now)
+if has_all(ARGV[1], ARGV[5]) then return {'many'} end
+own(ARGV[1])
 if not redis.call('ZSCORE', KEYS[5], ARGV[1]) then
   redis.call('ZADD', KEYS[5], redis.call('HINCRBY', KEYS[1], 'tickets', 1), ARGV[1])
 end
 local before = redis.call('ZRANK', KEYS[5], ARGV[1])
 if redis.call('HEXISTS', KEYS[1], 'turn') == 1 then before = before + 1 end
 if before > 0 then
-  keep(KEYS[2], KEYS[3], ARGV[1], '-', 'waiting', digits(now), digits(now + ARGV[5]), '')
+  keep(KEYS[2], KEYS[3], ARGV[1], '-', 'waiting', digits(now), digits(now + ARGV[6]), '')
   return {'waiting', before}
 end
 local nonce, was = hand_out(ARGV[3], ARGV[4])
