@@ -146,7 +146,24 @@ async def test_a_reorganisation_of_unfinal_blocks_settles_nothing_wrong(stage: S
     assert sorted(stage.amounts()) == list(range(1, 31))
 
 
+async def _has_cursor(stage: Stage) -> bool:
+    lane = await stage.ledger.lane(stage.lane)
+    return lane is not None and lane.cursor is not None
+
+
+async def test_a_new_lane_waits_for_the_second_node_and_signs_nothing(stage: Stage) -> None:
+    dead = Endpoint("http://127.0.0.1:9", direct=True, connect_timeout_s=0.5)
+    running = await stage.start(url=[dead, Endpoint(stage.devnet.url, direct=True)])
+    await stage.submit(*stage.transfers(1))
+    await until(lambda: metric(running.worker, "stalled") == 1, what="the wait is visible")
+    assert not await _has_cursor(stage)
+    assert (await stage.read("k1")).status is Status.QUEUED
+
+
 async def test_one_dead_endpoint_beside_a_live_one_costs_nothing_but_its_attempts(stage: Stage) -> None:
+    running = await stage.start()  # a lane's very first nonce needs both nodes; a lane that has one does not
+    await until(lambda: _has_cursor(stage), what="the lane has its first nonce")
+    await running.stop()
     dead = Endpoint("http://127.0.0.1:9", direct=True, connect_timeout_s=0.5)
     await stage.start(url=[dead, Endpoint(stage.devnet.url, direct=True)])
     await stage.done(await stage.submit(*stage.transfers(10)))

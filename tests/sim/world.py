@@ -66,7 +66,7 @@ class Result:
     digest: int = 0
 
 
-def run(plan: Plan, *, verbose: bool = False) -> Result:
+def run(plan: Plan, *, verbose: bool = False, kind: type[World] | None = None) -> Result:
     """Run a whole schedule and judge it. Deterministic: the same plan gives the same result."""
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle would run finalizers at a moment of its own choosing
@@ -75,7 +75,7 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
     logs.listen(history)
     asyncio.set_event_loop(loop)
     try:
-        world = World(plan, loop, history)
+        world = (kind or World)(plan, loop, history)
         try:
             with decoded_once(), few_homes(), ordered_task_groups():
                 loop.run_until_complete(world.main())
@@ -98,6 +98,7 @@ def run(plan: Plan, *, verbose: bool = False) -> Result:
 class World(Strikes):
     agreement = 1
     """How many nodes must say what ends an intent without an effect. Nodes do not lie here."""
+    nodes_seen: type[SimRpc] = SimRpc
 
     def __init__(self, plan: Plan, loop: VirtualLoop, history: History) -> None:
         self.plan, self.loop, self.history = plan, loop, history
@@ -207,7 +208,7 @@ class World(Strikes):
         plan = self.plan
         rng = random.Random(f"{process.name}:{seat.generation}:{plan.seed}")
         settings = NearNetwork(plan.validity, plan.epoch_blocks, head_fresh_s=1.0, head_max_age_s=4.0, scan_blocks=400)
-        rpc = SimRpc(self.nodes, self.faults, self.history, plan.nodes, rng, self._pause_current)
+        rpc = self.nodes_seen(self.nodes, self.faults, self.history, plan.nodes, rng, self._pause_current)
         lanes = LANES[: self.served]
         signers = dict(zip(lanes, SIGNERS, strict=False))
         chain = NearChain("sim", (), signers, settings=settings, rpc=rpc, rng=rng, agreement=self.agreement)

@@ -136,9 +136,10 @@ class Readings:
         return sum(map(it, self.by_node.values())) >= self.needed
 
     @property
-    def next_nonce(self) -> int:
-        """The highest one that as many nodes as must agree have reached."""
-        return sorted((view.next_nonce for view in self.by_node.values()), reverse=True)[self.needed - 1]
+    def next_nonce(self) -> int | None:
+        """The one that as many nodes as must agree say; None while they differ."""
+        told = [view.next_nonce for view in self.by_node.values()]
+        return next((nonce for nonce in told if told.count(nonce) >= self.needed), None)
 
     @property
     def answers(self) -> dict[str, Json]:

@@ -312,13 +312,17 @@ class OwnedLane:
             self._adopt(replace(self.lane, cursor=self.cursor, baseline=self.cursor))
 
     async def _confirmed(self, view: NonceView) -> int:
-        """The next nonce as several nodes see it: a number that one invents would leave the lane out of order for ever.
-        Where only one answers, its word has to do: a node that is gone must not keep a lane from starting."""
-        try:
-            return (await self.chain.readings(self.id, view)).next_nonce
-        except (Unavailable, Busy) as error:
-            self.log.warning("a nonce that one node told is taken", nonce=str(view.next_nonce), error=str(error))
-            return view.next_nonce
+        """The next nonce as several nodes see it, however long that takes: a number that one invents would leave the
+        lane out of order for ever."""
+        pause_s = 0.5
+        while True:
+            readings = await self.insist(lambda: self.chain.readings(self.id, view))
+            if readings.next_nonce is not None:
+                return readings.next_nonce
+            self.context.metrics.disagreements.labels(self.id, "first_nonce").inc()
+            self.log.error("nodes disagree about the lane's nonce; nothing is signed", nodes=readings.answers)
+            await asyncio.sleep(pause_s)
+            pause_s = min(5.0, pause_s * 2)
 
     async def _check_chain(self) -> None:
         """A nonce on chain that none of our attempts explains is foreign use or lost data."""

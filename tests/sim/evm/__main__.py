@@ -1,5 +1,6 @@
-"""`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a quarter of them with monitors beside, a quarter
-with callers who sign themselves, a quarter on an unreliable ledger; a single seed prints its history (`--world`)."""
+"""`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a fifth of them with monitors beside, a fifth
+with callers who sign themselves, a fifth on an unreliable ledger, a fifth with a node that lies; a single
+seed prints its history (`--world`)."""
 
 from __future__ import annotations
 
@@ -8,9 +9,15 @@ import sys
 import time
 from collections import Counter
 
-from tests.sim.evm import monitor, reservations, unreliable, world
+from tests.sim.evm import lying, monitor, reservations, unreliable, world
 
-WORLDS = {"plain": world, "monitor": monitor, "reservations": reservations, "unreliable": unreliable}
+WORLDS = {
+    "plain": world,
+    "monitor": monitor,
+    "reservations": reservations,
+    "unreliable": unreliable,
+    "lying": lying,
+}
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ class SimNode:
     direct, archival = True, False
 
     def __init__(self, world: World, index: int, rng: random.Random) -> None:
-        self._world, self.name = world, f"node{index}"
+        self._world, self._index, self.name = world, index, f"node{index}"
         self.breaker = Breaker(rng, world.loop.time)
 
     @property
@@ -37,7 +37,7 @@ class SimNode:
                     self._world.say(f"a node was left alone for what it said: {failure.message}")
             raise
         self.breaker.succeeded()
-        return answer
+        return self._world.tells(self._index, method, params, answer)
 
     async def call_many(
         self, calls: Sequence[tuple[str, Any]], *, group: str = "", timeout: float | None = None

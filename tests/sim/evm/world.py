@@ -105,6 +105,7 @@ class _Owed:
 class World:
     agreement = 1
     """How many nodes must say what ends an intent without an effect. Nodes do not lie here."""
+    agreement_for_done = False
 
     def __init__(self, seed: int, loop: VirtualLoop, verbose: bool) -> None:
         self.seed, self.loop = seed, loop
@@ -248,6 +249,10 @@ class World:
         await asyncio.sleep(0.0)
         return answer
 
+    def tells(self, node: int, method: str, params: Any, answer: Any) -> Any:
+        """What a node makes of the truth."""
+        return answer
+
     def _arrive(self, method: str, params: Any) -> None:
         try:
             self.machine.rpc(method, params)
@@ -292,6 +297,7 @@ class World:
             settings=self.network,
             rpc=SimRpc(self, rng),
             agreement=self.agreement,
+            agreement_for_done=self.agreement_for_done,
         )
         worker = Worker(
             self.ledger,

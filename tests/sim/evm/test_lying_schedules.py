@@ -1,0 +1,31 @@
+"""EVM lanes with a node that lies, and seeded bugs that believe it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.evm.lying import run
+from tests.sim.lying_mutants import MUTANTS
+
+SCHEDULES = int(os.environ.get("EVM_SCHEDULES", "60"))
+
+
+def test_every_promise_holds_against_a_node_that_lies() -> None:
+    told = 0
+    for seed in range(SCHEDULES):
+        result = run(seed)
+        assert not result.violations, f"seed {seed}: {result.violations[0]}"
+        told += result.struck["lie"]
+    assert told > SCHEDULES
+
+
+def test_a_schedule_with_a_liar_replays_step_by_step() -> None:
+    assert run(3).digest == run(3).digest
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_bug_that_believes_one_node_is_caught(name: str) -> None:
+    with MUTANTS.planted(name):
+        assert any(run(seed).violations for seed in range(SCHEDULES)), f"{name} went through unseen"
