@@ -18,6 +18,7 @@ from tests.evm.stage import Stage as EvmStage
 from tests.runtime.stage import POLICY, Running, Stage, metric
 from tests.waiting import until
 from txmanager.core.decide import Policy
+from txmanager.core.ledger import Ledger
 from txmanager.core.models import new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger
@@ -25,6 +26,11 @@ from txmanager.rpc.endpoint import Endpoint
 
 UNKNOWN = {"error": {"name": "HANDLER_ERROR", "cause": {"name": "UNKNOWN_TRANSACTION"}, "message": "unknown"}}
 FAILED = {"Failure": {"ActionError": {"index": 0, "kind": {"AccountDoesNotExist": {"account_id": "nobody.near"}}}}}
+
+
+async def _has_nonce(ledger: Ledger, lane: str) -> bool:
+    view = await ledger.lane(lane)
+    return view is not None and view.cursor is not None
 
 
 # -- NEAR: a devnet's first node behind the liar, its second one as it is
@@ -37,6 +43,7 @@ async def near(stage: Stage, lie: Lie, policy: Policy = POLICY) -> AsyncIterator
         first.lie = lie
         endpoints = [Endpoint(node.url, direct=True, timeout_s=2.0) for node in (first, second)]
         running = await stage.start(url=endpoints, policy=policy)
+        await until(lambda: _has_nonce(stage.ledger, stage.lane), what="both nodes told the lane's first nonce")
         yield first, second, running
         await running.crash()
 
@@ -178,6 +185,7 @@ async def evm(
         ledger = RedisLedger(redis7.url, prefix=prefix)
         stage = EvmStage(machine, [new_signer()], [first.url, second.url], ledger=ledger, policy=policy)
         async with stage:
+            await until(lambda: _has_nonce(ledger, stage.lane_id), what="both nodes told the lane's first nonce")
             yield stage, first, second
         await ledger.close()
 

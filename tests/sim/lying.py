@@ -1,4 +1,4 @@
-"""NEAR lanes on two nodes, the first of which lies until the quiet: about outcomes, hashes, keys, chunks and refusals."""
+"""NEAR lanes on two nodes, the first of which lies until the quiet: about outcomes, hashes, keys, chunks, refusals."""
 
 from __future__ import annotations
 
