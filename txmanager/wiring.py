@@ -172,7 +172,7 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
     }
 
     limits = {
-        name: pool.policy.max_deposit
+        name: (pool.policy.max_deposit, pool.policy.max_cost)
         for name, pool in settings.pools.items()
         if settings.networks[pool.network].chain == "evm"
     }
@@ -184,7 +184,7 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
         if pool in settings.pools and settings.pools[pool].keyless:
             raise InvalidInput("pool", f"{pool!r} signs nothing: its callers do, see /evm/address/nonce")
         if chain == "evm":
-            return read_evm(kind, payload, limits.get(pool))
+            return read_evm(kind, payload, *limits.get(pool, ()))
         return read_near(kind, payload, rules.get(pool, ELSEWHERE))
 
     models: dict[str, type[BaseModel]] = {**KINDS, **EVM_KINDS}
@@ -348,6 +348,7 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
     signers: dict[str, TransactionSigner] = {}
     max_values: dict[str, int | None] = {}
     bumps: dict[str, int] = {}
+    max_costs: dict[str, int | None] = {}
     lanes: dict[str, str] = {}
     for pool_name, pool in pools.items():
         for source in pool.keys:
@@ -356,7 +357,7 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
                 if lane in lanes:
                     raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.address} is listed twice")
                 signers[lane], max_values[lane], lanes[lane] = signer, pool.policy.max_deposit, pool_name
-                bumps[lane] = pool.policy.bump_percent or 0
+                bumps[lane], max_costs[lane] = pool.policy.bump_percent or 0, pool.policy.max_cost
     keyless = {
         str(LaneId(network.chain_id, address)): name
         for name, pool in pools.items()
@@ -373,6 +374,7 @@ def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) ->
         signers,
         settings=facts,
         max_values=max_values,
+        max_costs=max_costs,
         bumps=bumps,
         keyless=keyless,
         **_agreement(name, network),

@@ -143,6 +143,11 @@ class Caller:
                 f"{reading.spends} is more than the {limits.max_deposit} that token {self.name!r} may spend at once",
                 field="deposit",
             )
+        if limits.max_cost is not None and reading.cost > limits.max_cost:
+            raise Forbidden(
+                f"it costs {reading.cost} with fees; token {self.name!r} may spend {limits.max_cost} (max_cost)",
+                field="max_cost",
+            )
 
 
 def _listed(account: str, allowed: frozenset[str]) -> bool:

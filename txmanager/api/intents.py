@@ -25,6 +25,7 @@ from txmanager.core.fingerprint import fingerprint
 from txmanager.core.kinds import RESERVED_KEYS, Kind, Reading
 from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
 from txmanager.core.quotas import Charge
+from txmanager.core.spending import noted
 from txmanager.runtime.acceptor import Acceptor
 from txmanager.runtime.manager import TxManager
 from txmanager.runtime.producer import Submitted
@@ -202,6 +203,7 @@ class Intents:
             partition_key=told.get("partition_key"),
             max_age_s=told.get("max_age_s"),
             metadata=metadata,
+            limits=noted(caller.limits.max_cost, reading.max_cost),
         )
         if not exclusive:
             return intent, None, refusal

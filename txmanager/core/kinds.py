@@ -41,6 +41,10 @@ class Reading:
     what the fingerprint is taken of, equal for every form of the same request."""
     own_account: frozenset[str] = frozenset()
     """The effects on the pool's own account, by name: they need more than the right to submit."""
+    cost: int = 0
+    """What it takes from the relayer, fees included, as far as the payload alone tells: EVM at least, NEAR at worst."""
+    max_cost: int | None = None
+    """What the pool lets one intent cost; noted on the intent, because prices move until it is signed."""
     refusal: PolicyRefused | None = None
     """Why the pool's policy does not pay for it. Known keys are answered all the same."""
 

@@ -190,6 +190,7 @@ class PolicySettings(Part):
     delegate_max_bytes: int | None = Field(default=None, ge=1)
     delegate_min_blocks_left: int | None = Field(default=None, ge=1)
     max_deposit: Money | None = None
+    max_cost: Money | None = None
     own_account: Annotated[frozenset[OwnAccountEffect], PlainSerializer(sorted)] | None = None
     harmless_call: HarmlessCallSettings | None = None
     bump_after_s: float | None = Field(default=None, gt=0)
@@ -371,6 +372,7 @@ class TokenLimits(Part):
     kinds: Names | None = None
     receivers: Annotated[Names, AfterValidator(_one_form)] | None = None
     max_deposit: Money | None = None
+    max_cost: Money | None = None
 
 
 class TokenSettings(Part):

@@ -21,6 +21,7 @@ from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
 from txmanager.chains.evm.raw import read_own
 from txmanager.chains.evm.simulation import MIN_GAS, read, simulate
+from txmanager.chains.evm.spending import highest_price, within_max_cost
 from txmanager.chains.evm.tracker import Tracker
 from txmanager.chains.evm.transaction import (
     DYNAMIC,
@@ -67,6 +68,7 @@ class EvmChain:
         *,
         settings: EvmNetwork | None = None,
         max_values: Mapping[str, int | None] | None = None,
+        max_costs: Mapping[str, int | None] | None = None,
         bumps: Mapping[str, int] | None = None,
         keyless: Collection[str] = (),
         rpc: JsonRpc | None = None,
@@ -74,15 +76,16 @@ class EvmChain:
         agreement: int | None = None,
         agreement_for_done: bool = False,
     ) -> None:
-        """`signers`, `max_values` (wei an intent may move) and `bumps` (percent a replacement adds, where that is more
-        than the network's) are by lane id; the callers hold the keys of `keyless` lanes. `rpc` replaces
-        the HTTP transport. `agreement`: how many nodes must say what ends an intent without an effect; two where there
-        are two."""
+        """`signers`, `max_values` (wei an intent may move), `max_costs` (the same with its gas) and `bumps` (percent a
+        replacement adds, where that is more than the network's) are by lane id; the callers hold the keys of `keyless`
+        lanes. `rpc` replaces the HTTP transport. `agreement`: how many nodes must say what ends an intent without an
+        effect; two where there are two."""
         self.chain_id = chain_id
         self.settings = settings or preset(None, chain_id)
         self._lanes: dict[str, LaneId] = {}
         self._signers = {lane: self._checked(lane, signer) for lane, signer in (signers or {}).items()}
         self._max_values = dict(max_values or {})
+        self._max_costs = dict(max_costs or {})
         self._keyless = set(keyless)
         for lane in self._keyless & set(self._signers):
             raise InvalidSettings("keyless", f"lane {lane} has a key here; an address cannot be both")
@@ -140,7 +143,9 @@ class EvmChain:
         read_ones = [read(intent, self._max_values.get(lane), base_fee) for intent in intents]
         bodies = [(i, r[0], r[1]) for i, r in zip(intents, read_ones, strict=True) if not isinstance(r, Impossible)]
         simulated = iter(await simulate(self.rpc, self._lane(lane), self.settings, bodies, self._strikes, worst))
-        return [r if isinstance(r, Impossible) else next(simulated) for r in read_ones]
+        found = [r if isinstance(r, Impossible) else next(simulated) for r in read_ones]
+        most = self._max_costs.get(lane)
+        return [within_max_cost(f, most, base_fee, worst) if isinstance(f, Prepared) else f for f in found]
 
     def cost(self, attempt: Attempt) -> Cost:
         told = read_raw(attempt.raw)
@@ -165,6 +170,8 @@ class EvmChain:
         told = read_own(newest, self._lane(lane))
         limit = prepared.intent.payload.get("max_fee_per_gas")
         cap = self.settings.max_fee if limit is None else min(self.settings.max_fee, int(str(limit), 0))
+        price = highest_price(prepared.intent, self._max_costs.get(lane), told.body)
+        cap = cap if price is None else min(cap, price)
         fees = await self._outbid(lane, previous, told.nonce, cap)
         if fees is None:
             return None

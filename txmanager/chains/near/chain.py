@@ -17,7 +17,7 @@ from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.near import views
 from txmanager.chains.near.actions import FunctionCall, Transfer
 from txmanager.chains.near.compile import Body, compile_intent, make_body
-from txmanager.chains.near.costs import PURCHASE_PRICE, purchase_price, read_funds, worst_cost
+from txmanager.chains.near.costs import PURCHASE_PRICE, check_cost, purchase_price, read_funds, worst_cost
 from txmanager.chains.near.death import DeathProver, Facts
 from txmanager.chains.near.delegates import check_call_permission, check_delegate, check_delegate_nonce
 from txmanager.chains.near.head import FinalHead
@@ -43,6 +43,7 @@ from txmanager.core.chain import (
 from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured, OwnAccountRefused
 from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
+from txmanager.core.spending import allowed
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure, shown
 from txmanager.rpc.http import HttpRpc
@@ -277,6 +278,7 @@ class NearChain:
     def _compile(self, lane: str, key: KeyView, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
         try:
             body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
+            check_cost(body.actions, allowed(intent, policy.max_cost))
         except InvalidInput as error:
             return _impossible(intent, error, told=False)
         try:

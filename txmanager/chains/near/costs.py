@@ -23,9 +23,11 @@ from txmanager.chains.near.actions import (
     TransferToGasKey,
     WithdrawFromGasKey,
 )
+from txmanager.chains.near.effects import deposit_at_risk, in_words
 from txmanager.chains.near.limits import attached_deposit
 from txmanager.chains.near.policy import KeyView
 from txmanager.chains.near.views import AccountView
+from txmanager.core.errors import PolicyRefused
 from txmanager.core.funds import Cost, Funds, Purse
 
 GGAS = 10**9
@@ -58,6 +60,19 @@ _CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 4_000
 def worst_cost(actions: Sequence[Action], price: int) -> Cost:
     charge = sum([CREATION_CHARGE for action in actions if type(action) is CreateAccount])
     return Cost(prepaid_gas(actions) * price + charge, attached_deposit(actions))
+
+
+def cost_at_risk(actions: Sequence[Action]) -> int:
+    """What max_cost is held against: everything that can leave the account, gas at the price it is bought at. No node
+    is asked, so the answer is the same before acceptance and at every signature."""
+    return worst_cost(actions, PURCHASE_PRICE).fee + deposit_at_risk(actions)
+
+
+def check_cost(actions: Sequence[Action], limit: int | None) -> int:
+    cost = cost_at_risk(actions)
+    if limit is not None and cost > limit:
+        raise PolicyRefused("max_cost", f"it costs {in_words(cost)} with gas; {limit} is allowed")
+    return cost
 
 
 def prepaid_gas(actions: Sequence[Action]) -> int:

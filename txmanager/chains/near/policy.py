@@ -44,6 +44,8 @@ class NearPolicy:
     delegate_min_blocks_left: int = 10
     max_deposit: int | None = None
     """yoctoNEAR that any one intent may spend beside gas."""
+    max_cost: int | None = None
+    """yoctoNEAR that any one intent may cost at worst, gas included."""
     harmless_call: HarmlessCall | None = None
     own_account: frozenset[str] = frozenset()
     """Effects on the pool's own account that are allowed, by the names of `effects.OWN_ACCOUNT_EFFECTS`."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from txmanager.chains.near.borsh import U64_MAX, U128_MAX
 from txmanager.chains.near.compile import Body, check_policy, compile_body, effects_of
+from txmanager.chains.near.costs import check_cost, cost_at_risk
 from txmanager.chains.near.delegates import check_delegate_policy, check_signature, delegate_hash
 from txmanager.chains.near.effects import ACTION_NAMES, OWN_ACCOUNT_EFFECTS, deposit_at_risk
 from txmanager.chains.near.intents import CreateAccount, Delegate, Model, Recovery, parse_payload
@@ -53,11 +54,13 @@ def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     signed = body.delegate
     if signed is not None:
         check_signature(signed)
-    own, deposit = effects_of(body, lane), deposit_at_risk(body.actions)
+    own, deposit, cost = effects_of(body, lane), deposit_at_risk(body.actions), cost_at_risk(body.actions)
+    most = rules.policy.max_cost
     refusal = _refusal(body, own, lane, rules.policy)
     if signed is None:
         receivers = frozenset({body.receiver_id})
-        return Reading(payload, receivers, deposit, _derived_key(model), own_account=own, refusal=refusal)
+        key = _derived_key(model)
+        return Reading(payload, receivers, deposit, key, own_account=own, cost=cost, max_cost=most, refusal=refusal)
     digest = delegate_hash(signed)
     return Reading(
         payload={"signed_delegate": base64.b64encode(signed.encode_bare()).decode()},
@@ -66,6 +69,8 @@ def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
         derived_key=f"delegate:{digest}",
         identity={"delegate": digest},
         own_account=own,
+        cost=cost,
+        max_cost=most,
         refusal=refusal,
     )
 
@@ -74,6 +79,7 @@ def _refusal(body: Body, own: frozenset[str], lane: LaneId, policy: NearPolicy) 
     """A delegate's expiry is left to the lane, which knows the height."""
     try:
         check_policy(body, own, lane, policy)
+        check_cost(body.actions, policy.max_cost)
         if body.delegate is not None:
             check_delegate_policy(body.delegate, policy)
     except PolicyRefused as refusal:
