@@ -67,6 +67,7 @@ async def open_ledger(settings: Settings) -> Ledger:
         durability=ledger.durability,
         replicas=ledger.replicas,
         retention_ms=ledger.retention_s * 1000,
+        may_be_open=ledger.open,
     )
     await opened.start()
     return opened

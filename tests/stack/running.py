@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -20,14 +21,16 @@ QUICK = ("--block-ms", "100", "--keys", "2")
 
 
 class Up:
-    def __init__(self, folder: Path, *options: str, cwd: Path = ROOT) -> None:
+    def __init__(
+        self, folder: Path, *options: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.data = folder / "data"
         self._output = folder / f"up-{self.port}.log"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("TXMANAGER")}
         argv = [sys.executable, "-m", "txmanager", "up", "--port", str(self.port), "--data", str(self.data), *options]
-        self.process = spawn(argv, self._output, cwd=cwd, env=clean | {"PYTHONPATH": str(ROOT)})
+        self.process = spawn(argv, self._output, cwd=cwd, env=clean | {"PYTHONPATH": str(ROOT), **(environment or {})})
 
     @property
     def said(self) -> str:

@@ -68,7 +68,8 @@ async def ledger(settings: Settings) -> list[Finding]:
         return [Finding("fail", str(problem), "see `txmanager config check`")]
     if url.startswith("memory:"):
         return [Finding("warn", "the memory ledger forgets everything with its process", "use Redis or Valkey")]
-    return await inspect(url, settings.ledger.durability, replicas=settings.ledger.replicas)
+    told = settings.ledger
+    return await inspect(url, told.durability, replicas=told.replicas, may_be_open=told.open)
 
 
 def seals(settings: Settings) -> Finding:

@@ -19,10 +19,12 @@ from txmanager.settings.models import (
     WorkerSettings,
 )
 from txmanager.settings.secrets import Reference, Url
+from txmanager.settings.variables import PASSPHRASE_VARIABLE, environment_of, key_variables
 
 __all__ = [
     "CONFIG_VARIABLE",
     "ENVIRONMENT_PREFIX",
+    "PASSPHRASE_VARIABLE",
     "ApiSettings",
     "LedgerSettings",
     "NetworkSettings",
@@ -36,7 +38,9 @@ __all__ = [
     "Url",
     "WebhookSettings",
     "WorkerSettings",
+    "environment_of",
     "find_file",
+    "key_variables",
     "load",
     "problems",
 ]

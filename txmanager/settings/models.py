@@ -82,6 +82,7 @@ class LedgerSettings(Part):
     prefix: Name = "txm"
     durability: Literal["fsync", "replicas", "none"] = "fsync"
     replicas: int = Field(default=1, ge=1, le=10)
+    open: bool = False
     retention_s: int = Field(default=7 * DAY_S, ge=600)
     seal: tuple[SecretWord, ...] | None = Field(default=None, min_length=1)
     seal_mode: SealMode = SealMode.ACCEPT

@@ -19,7 +19,6 @@ from txmanager.core.errors import InvalidSettings
 
 HIDDEN = "***"
 HOW_TO_REFER = 'write { env = "NAME" } or { file = "path" }'
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{20,}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +75,18 @@ class Url:
         return Url(urlunsplit(parts._replace(netloc=login + hosts)))
 
     def __str__(self) -> str:
+        """Of a ledger all but the password. Of any other all but scheme and host: providers put the API key into the
+        user, the path or the query, and it may be short."""
         parts = urlsplit(self._text)
         userinfo, at, hosts = parts.netloc.rpartition("@")
-        name, colon, _ = userinfo.partition(":")
-        login = f"{name}{colon}{HIDDEN if colon else ''}{at}"
-        # RPC providers put the API key into the path or the query.
-        path = "/".join(HIDDEN if _TOKEN.match(part) else part for part in parts.path.split("/"))
-        query = re.sub(r"=[^&]*", f"={HIDDEN}", parts.query)
-        return urlunsplit((parts.scheme, login + hosts, path, query, ""))
+        if parts.scheme.partition("+")[0] in ("redis", "rediss"):
+            name, colon, _ = userinfo.partition(":")
+            login = f"{name}{colon}{HIDDEN if colon else ''}{at}"
+            query = re.sub(r"[^&]+", HIDDEN, parts.query)
+            return urlunsplit((parts.scheme, login + hosts, parts.path, query, ""))
+        login = f"{HIDDEN}{at}" if at else ""
+        path = f"/{HIDDEN}" if parts.path.strip("/") else parts.path
+        return urlunsplit((parts.scheme, login + hosts, path, HIDDEN if parts.query else "", ""))
 
     def __repr__(self) -> str:
         return f"Url({str(self)!r})"

@@ -31,21 +31,22 @@ def _die_with(parent: int) -> Callable[[], None]:
 
 
 class Child:
-    """`keep` are file descriptors it inherits: a lock that it holds stays held while any child lives."""
+    """`environment` is all it gets. `keep` are file descriptors it inherits: a lock that it holds stays held while any
+    child lives."""
 
     def __init__(
         self,
         name: str,
         argv: Sequence[str],
         log: Path,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str],
         keep: Sequence[int] = (),
     ) -> None:
         self.name = name
         self._argv = list(argv)
         self._log = log
         self._said_before = 0
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = dict(environment)
         self._keep = tuple(keep)
         self._process: asyncio.subprocess.Process | None = None
         self._spawning: asyncio.Task[None] | None = None

@@ -72,6 +72,22 @@ class DataFolder:
             write_private(file, f"txm_{secrets.token_urlsafe(24)}")
         return file.read_text().strip()
 
+    @property
+    def ledger_password_file(self) -> Path:
+        return self.path / "keys" / "ledger-password"
+
+    def ledger_password(self) -> str:
+        """Of our own Valkey, made once: whoever can write to the ledger can spend."""
+        if not self.ledger_password_file.exists():
+            write_private(self.ledger_password_file, secrets.token_urlsafe(32))
+        return self.ledger_password_file.read_text().strip()
+
+    def valkey_config(self) -> Path:
+        """Where the server reads its password from."""
+        file = self.path / "keys" / "valkey.conf"
+        write_private(file, f"requirepass {self.ledger_password()}\n")
+        return file
+
     def write_keys(self, account: str, keys: Sequence[Mapping[str, str]]) -> str:
         """Keep an account's keys; answers the source that names them in a configuration."""
         file = self.path / "keys" / f"{account}.json"
@@ -104,7 +120,7 @@ def _locked(handle: IO[str]) -> bool:
 
 def config_text(
     *,
-    ledger_url: str,
+    ledger: str,
     network: str,
     rpc_url: str,
     account: str,
@@ -113,10 +129,10 @@ def config_text(
     token: str,
     lease_s: float,
 ) -> str:
-    """The configuration of an embedded stack, in the words of the configuration file. URLs come as TOML."""
+    """The configuration of an embedded stack, in the words of the file. The ledger's place and URLs come as TOML."""
     return f"""# Written by `txmanager up`; a change here is overwritten. Copy it, then start with --config.
 [ledger]
-url = {ledger_url}
+{ledger}
 durability = "fsync"
 
 [networks.{network}]

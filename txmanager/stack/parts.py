@@ -24,9 +24,10 @@ def valkey_binary() -> str:
     return str(get_binary_path())
 
 
-def valkey_argv(folder: Path, port: int) -> list[str]:
+def valkey_argv(config: Path, folder: Path, port: int) -> list[str]:
+    """`config` holds the password: everybody on this machine can read a command line."""
     return [
-        *(valkey_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
+        *(valkey_binary(), str(config), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)),
         *("--appendonly", "yes", "--appendfsync", "always", "--save", ""),
         *("--maxmemory-policy", "noeviction"),
     ]
@@ -61,12 +62,13 @@ def free_port() -> int:
         return port
 
 
-def listens(port: int) -> bool:
+def listens(port: int, password: str) -> bool:
     """Whether it speaks and has its data in memory again, not only accepts connections."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=0.5) as probe:
-            probe.sendall(b"PING\r\n")
-            return probe.recv(64).startswith(b"+PONG")
+            probe.sendall(f"AUTH {password}\r\nPING\r\n".encode())
+            with probe.makefile("rb") as replies:
+                return [replies.readline(), replies.readline()] == [b"+OK\r\n", b"+PONG\r\n"]
     except OSError:
         return False
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from txmanager.core.errors import InvalidInput, Misconfigured, Unavailable
-from txmanager.settings import ApiSettings, load
+from txmanager.settings import ENVIRONMENT_PREFIX, ApiSettings, environment_of, key_variables, load
+from txmanager.settings.variables import Program
 from txmanager.stack.anvil import PHRASE, PHRASE_VARIABLE, anvil_answers, anvil_argv, anvil_config, find_anvil
 from txmanager.stack.child import Child
 from txmanager.stack.folder import DataFolder, config_text, write_private
@@ -95,18 +96,23 @@ class Stack:
                 environment["TXMANAGER__LEDGER__URL"] = self.options.redis
             self._adopt(load(self.config, {**os.environ, **environment}).api)
         environment["TXMANAGER_CONFIG"] = str(self.config)
+        whole = {**os.environ, **environment}
+        settings = load(self.config, whole)
+
+        def for_program(program: Program) -> dict[str, str]:
+            return environment_of(program, settings, whole)
+
         for n in range(1, self.options.workers + 1):
             name = f"worker-{n}"
-            await self._program(name, "consumers.lanes", {**environment, "TXMANAGER__WORKER__NAME": name})
-        await self._program("api", "consumers.api", environment)
+            await self._program(name, "consumers.lanes", for_program("worker") | {"TXMANAGER__WORKER__NAME": name})
+        await self._program("api", "consumers.api", for_program("api"))
         await self._until_ready()
         # Nobody waits for these, and their start would slow the others' down.
-        await self._program("sweeper", "consumers.sweeper", environment)
-        settings = load(self.config, {**os.environ, **environment})
+        await self._program("sweeper", "consumers.sweeper", for_program("sweeper"))
         if any(pool.webhooks for pool in settings.pools.values()):
-            await self._program("webhooks", "consumers.webhooks", environment)
+            await self._program("webhooks", "consumers.webhooks", for_program("webhooks"))
         if any(network.chain == "evm" for network in settings.networks.values()):
-            await self._program("monitor", "consumers.monitor", environment)
+            await self._program("monitor", "consumers.monitor", for_program("monitor"))
 
     def _adopt(self, api: ApiSettings) -> None:
         """Where a configuration of the user's own puts the API."""
@@ -133,14 +139,14 @@ class Stack:
             else:
                 network, keys = "localnet", await self._start_devnet()
                 rpc_url = json.dumps(self.near_url)
-            ledger_url = await valkey
+            ledger = await valkey
         finally:
             valkey.cancel()
             await asyncio.gather(valkey, return_exceptions=True)
         write_private(
             self.config,
             config_text(
-                ledger_url=ledger_url,
+                ledger=ledger,
                 network=network,
                 rpc_url=rpc_url,
                 account=self.account,
@@ -155,13 +161,14 @@ class Stack:
 
     async def _start_valkey(self) -> str:
         if self.options.redis is not None:
-            return self.folder.refer("ledger-url", self.options.redis)
-        port = free_port()
-        child = self._child("valkey", valkey_argv(self.folder.path / "valkey", port))
+            return f"url = {self.folder.refer('ledger-url', self.options.redis)}"
+        port, password = free_port(), self.folder.ledger_password()
+        child = self._child("valkey", valkey_argv(self.folder.valkey_config(), self.folder.path / "valkey", port))
         await child.start()
-        await self._until(lambda: listens(port), child)
+        await self._until(lambda: listens(port, password), child)
         self._say(f"Valkey on 127.0.0.1:{port}, data in {self.folder.path / 'valkey'}")
-        return json.dumps(f"redis://127.0.0.1:{port}/0")
+        secret = json.dumps(str(self.folder.ledger_password_file))
+        return f'url = "redis://127.0.0.1:{port}/0"\npassword = {{ file = {secret} }}'
 
     async def _start_devnet(self) -> str:
         argv = devnet_argv(self.folder.path / "devnet", self.options.keys, self.options.block_ms)
@@ -188,9 +195,17 @@ class Stack:
         await self._child(name, [sys.executable, "-m", module], environment).start()
 
     def _child(self, name: str, argv: list[str], environment: Mapping[str, str] | None = None) -> Child:
+        environment = self._without_secrets() if environment is None else environment
         child = Child(name, argv, self.folder.log(name), environment, keep=[self._locks[-1].fileno()])
         self._children.append(child)
         return child
+
+    def _without_secrets(self) -> dict[str, str]:
+        """For stores and networks, which read neither keys nor settings."""
+        near = self.options.near
+        hidden = key_variables([near.keys] if near is not None and near.keys else [])
+        kept = {name: value for name, value in os.environ.items() if name not in hidden}
+        return {name: value for name, value in kept.items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
     async def _until_ready(self) -> None:
         why = "the API does not answer"

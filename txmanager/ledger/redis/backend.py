@@ -31,6 +31,7 @@ class Backend:
         retention_ms: int = 7 * DAY_MS,
         timeout_s: float = 1.0,
         wait_ms: int = 500,
+        may_be_open: bool = False,
     ) -> None:
         if not _PREFIX.match(prefix):
             raise InvalidSettings(
@@ -39,6 +40,7 @@ class Backend:
         self._durability = durability
         self._replicas = replicas
         self._retention_ms = retention_ms
+        self._may_be_open = may_be_open
         self._link = connect(url, Dial(timeout_s, replicas if durability == "replicas" else 0, wait_ms))
         self._runner = Runner(self._link, timeout_s)
         self._keys = Keys(prefix)
@@ -56,7 +58,7 @@ class Backend:
 
     async def start(self) -> list[str]:
         """Refuse a server that cannot keep the promises; answers the warnings."""
-        return await check_server(self._link, self._durability, self._replicas)
+        return await check_server(self._link, self._durability, self._replicas, may_be_open=self._may_be_open)
 
     async def close(self) -> None:
         self._runner.close()

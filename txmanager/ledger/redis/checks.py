@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from txmanager.core.errors import Misconfigured, TxManagerError
+from txmanager.ledger.redis.access import open_servers
 from txmanager.ledger.redis.links import Dial, Link, SingleLink, connect
-from txmanager.ledger.redis.wire import ReplyError
+from txmanager.ledger.redis.wire import Address, ReplyError
 
 Durability = Literal["fsync", "replicas", "none"]
 
@@ -24,7 +25,9 @@ def _info(text: bytes) -> dict[str, str]:
     return {name: value for name, _, value in lines}
 
 
-async def inspect_link(link: Link, durability: Durability, replicas: int = 1) -> list[Finding]:
+async def inspect_link(
+    link: Link, durability: Durability, replicas: int = 1, *, may_be_open: bool = False
+) -> list[Finding]:
     findings = []
     commands: list[tuple[str | bytes | int, ...]] = [
         ("INFO",),
@@ -37,7 +40,19 @@ async def inspect_link(link: Link, durability: Durability, replicas: int = 1) ->
         info = _info(replies[0])
         findings += _judge(info)
         findings.append(_durability(durability, replicas, replies[1:], info, isinstance(link, SingleLink)))
+    for address in await open_servers(link):
+        findings.append(_open(address, may_be_open))
     return findings
+
+
+def _open(address: Address, allowed: bool) -> Finding:
+    if allowed:
+        return Finding("warn", f"{address!r} answers without credentials (ledger.open)", "set a password")
+    return Finding(
+        "fail",
+        f"{address!r} answers without credentials: whoever reaches it can spend",
+        "set requirepass on the server and ledger.password here, or ledger.open = true where nobody else reaches it",
+    )
 
 
 def _judge(info: dict[str, str]) -> list[Finding]:
@@ -125,10 +140,12 @@ def _replicated(wanted: int, connected: int) -> Finding:
     return Finding("ok", f"durability replicas, {connected} connected")
 
 
-async def check_server(link: Link, durability: Durability, replicas: int = 1) -> list[str]:
+async def check_server(
+    link: Link, durability: Durability, replicas: int = 1, *, may_be_open: bool = False
+) -> list[str]:
     """Raise on the first thing that breaks a promise; answer what is merely unwise."""
     warnings = []
-    for finding in await inspect_link(link, durability, replicas):
+    for finding in await inspect_link(link, durability, replicas, may_be_open=may_be_open):
         if finding.level == "fail":
             raise Misconfigured(f"{finding.what}. Fix: {finding.fix}.")
         if finding.level == "warn":
@@ -137,12 +154,17 @@ async def check_server(link: Link, durability: Durability, replicas: int = 1) ->
 
 
 async def inspect(
-    url: str, durability: Durability = "fsync", timeout_s: float = 2.0, replicas: int = 1
+    url: str,
+    durability: Durability = "fsync",
+    timeout_s: float = 2.0,
+    replicas: int = 1,
+    *,
+    may_be_open: bool = False,
 ) -> list[Finding]:
     """For `doctor`: every finding, a server that is away included."""
     link = connect(url, Dial(timeout_s))
     try:
-        return await inspect_link(link, durability, replicas)
+        return await inspect_link(link, durability, replicas, may_be_open=may_be_open)
     except TxManagerError as error:
         return [Finding("fail", str(error), "check ledger.url and that the server runs")]
     finally:
