@@ -56,7 +56,7 @@ def test_every_route_is_described_and_every_description_has_its_route(stage: Sta
     document = stage.client.get("/openapi.json").json()
     for path, methods in document["paths"].items():
         for method in methods:
-            told = path.format(key="k", lane="near:x:y:ed25519:z", pool="spare", id="i")
+            told = path.format(key="k", lane="near:x:y:ed25519:z", pool="spare", id="i", nonce="1")
             if told.endswith("/pools/spare/events"):
                 continue
             answer = stage.client.request(method, told, headers=bearer())

@@ -317,7 +317,10 @@ def _lanes() -> Schema:
     delete = _operation("deleteLane", "Delete a keyless lane that nothing depends on", "operate", gone, [_LANE])
     delete["description"] += _STEER
     paths["/v1/lanes/{lane}"]["delete"] = delete
-    out = {"200": _json("ReservationList", "Numbers that are out, of the token's tenant."), **_problems(*_ALWAYS, 404)}
+    out = {
+        "200": _json("ReservationList", "Numbers that are out, of the token's tenant."),
+        **_problems(*_ALWAYS, 404, 409),
+    }
     number = _parameter("nonce", "path", {"type": "integer", "minimum": 0}, "The number.", required=True)
     freed = {"200": _json("ReservationView", "As it was."), **_problems(*_ALWAYS, 404, 409)}
     reservations = _operation("listReservations", "List reserved numbers", "operate", out, [_LANE])
