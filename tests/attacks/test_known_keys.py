@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -16,9 +18,15 @@ from tests.conftest import HasUrl
 from tests.devnet.process import Devnet
 from tests.runtime.stage import Counting
 from txmanager.api.app import build_app
+from txmanager.chains.near import KINDS, PublicKey
 from txmanager.chains.near import actions as act
+from txmanager.chains.near.intents import derived_key
+from txmanager.chains.near.reading import ELSEWHERE, read
+from txmanager.core.given import RAW_KEY
+from txmanager.core.kinds import RESERVED_KEYS
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.ledger.memory import MemoryLedger
+from txmanager.runtime.funding import TopUps
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings
 
@@ -124,6 +132,17 @@ async def test_nobody_takes_a_key_that_we_derive(squatted: str):
     async with Counted() as api:
         status, asked = await api.post(squatted)
         assert (status, asked["claim"], asked["append"]) == (400, 0, 0)
+
+
+def test_every_key_that_we_derive_is_reserved():
+    """A new kind of derived key must not be forgotten in the list."""
+    inner = act.DelegateAction("a.near", "b.near", (act.Transfer(1),), 1, 9, PublicKey.parse(KEY))
+    signed = base64.b64encode(act.SignedDelegate(inner, 0, bytes(64)).encode_bare()).decode()
+    derived = [TopUps.key("evm:1:0x1", 1), f"{RAW_KEY}0x1", derived_key("near.delegate", {"signed_delegate": signed})]
+    for kind in KINDS.keys() - {"near.delegate"}:
+        examples: Any = KINDS[kind].model_config["json_schema_extra"]
+        derived += [read(kind, example, ELSEWHERE).derived_key for example in examples["examples"]]
+    assert {key.partition(":")[0] + ":" for key in derived if key} == set(RESERVED_KEYS)
 
 
 async def test_such_a_key_that_an_older_release_accepted_is_still_answered():

@@ -105,4 +105,5 @@ def test_a_pool_that_is_configured_elsewhere_still_tells_who_must_operate():
     assert (reading.own_account, reading.refusal) == ({"add_key"}, None)
     deletion = {"receiver_id": "bob.near", "actions": [{"type": "delete_account", "beneficiary_id": "b.near"}]}
     assert read("near.transaction", deletion, ELSEWHERE).own_account == {"delete_account"}
+    assert read("near.transaction", deletion, ELSEWHERE).receivers == {"bob.near", "b.near"}, "its heir receives, too"
     assert read("near.transfer", {"receiver_id": "bob.near", "amount": "1"}, ELSEWHERE).own_account == set()

@@ -74,5 +74,11 @@ def deposit_at_risk(actions: Sequence[act.Action]) -> int:
     return attached_deposit(actions)
 
 
+def receivers_of(receiver_id: str, actions: Sequence[act.Action]) -> frozenset[str]:
+    """Everybody who gets something by the sender's word: also the heirs of accounts that are deleted."""
+    heirs = [action.beneficiary_id for action in actions if isinstance(action, act.DeleteAccount)]
+    return frozenset((receiver_id, *heirs))
+
+
 def in_words(deposit: int) -> str:
     return "the whole balance (delete_account)" if deposit >= UNLIMITED else f"{deposit} yoctoNEAR"

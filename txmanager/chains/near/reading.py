@@ -14,7 +14,7 @@ from txmanager.chains.near.borsh import U64_MAX, U128_MAX
 from txmanager.chains.near.compile import Body, check_policy, compile_body, effects_of
 from txmanager.chains.near.costs import check_cost, cost_at_risk
 from txmanager.chains.near.delegates import check_delegate_policy, check_signature, delegate_hash
-from txmanager.chains.near.effects import ACTION_NAMES, OWN_ACCOUNT_EFFECTS, deposit_at_risk
+from txmanager.chains.near.effects import ACTION_NAMES, OWN_ACCOUNT_EFFECTS, deposit_at_risk, receivers_of
 from txmanager.chains.near.intents import CreateAccount, Delegate, Model, Recovery, parse_payload
 from txmanager.chains.near.limits import MAX_TRANSACTION_BYTES
 from txmanager.chains.near.names import LaneId, PublicKey
@@ -58,13 +58,12 @@ def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     most = rules.policy.max_cost
     refusal = _refusal(body, own, lane, rules.policy)
     if signed is None:
-        receivers = frozenset({body.receiver_id})
-        key = _derived_key(model)
+        receivers, key = receivers_of(body.receiver_id, body.actions), _derived_key(model)
         return Reading(payload, receivers, deposit, key, own_account=own, cost=cost, max_cost=most, refusal=refusal)
     digest = delegate_hash(signed)
     return Reading(
         payload={"signed_delegate": base64.b64encode(signed.encode_bare()).decode()},
-        receivers=frozenset({signed.delegate.receiver_id}),
+        receivers=receivers_of(signed.delegate.receiver_id, signed.delegate.actions),
         deposit=deposit,
         derived_key=f"delegate:{digest}",
         identity={"delegate": digest},
