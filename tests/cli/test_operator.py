@@ -309,13 +309,14 @@ def test_doctor_says_whether_intents_are_sealed(valkey9, tmp_path):
 
 def test_a_new_token_fits_its_hash_and_the_configuration(tmp_path):
     limits = ["--pool", "relay", "--kind", "near.transfer", "--kind", "evm.raw"]
-    limits += ["--receiver", "*.shop.near", "--max-deposit", "5"]
+    limits += ["--receiver", "*.shop.near", "--max-deposit", "5", "--max-cost", "7"]
     said = command(tmp_path, "tokens", "new", "shop", "--scope", "submit", "--scope", "read", *limits)
     token, toml = said.stderr.splitlines()[-1], said.stdout
     assert token.startswith("txm_")
     assert token not in toml
     [entry] = tomllib.loads(toml)["api"]["tokens"]
     assert entry["limits"]["kinds"] == ["near.transfer", "evm.raw"]
+    assert (entry["limits"]["max_deposit"], entry["limits"]["max_cost"]) == ("5", "7")
     assert entry["sha256"] == hashlib.sha256(token.encode()).hexdigest()
     assert entry["scopes"] == ["submit", "read"]
     pool = '[networks.n]\nchain = "near"\nrpc = [{ url = "http://127.0.0.1:1" }]\n[pools.relay]\nnetwork = "n"\n'

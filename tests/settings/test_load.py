@@ -89,6 +89,10 @@ def test_settings_are_frozen(write):
             "pools.main.policy.own_account: delete_account gives the whole balance away, which max_deposit never",
         ),
         (
+            POOL + 'policy = { own_account = ["delete_account"], max_cost = 5 }',
+            "pools.main.policy.own_account: delete_account gives the whole balance away, which max_cost never",
+        ),
+        (
             POOL + 'policy = { delegate_actions = ["delete_account"] }',
             "pools.main.policy.delegate_actions[0]: must be 'add_key', 'create_account'",
         ),

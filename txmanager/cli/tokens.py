@@ -11,6 +11,7 @@ import json
 import re
 import secrets
 import sys
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,6 +22,9 @@ from txmanager.core.given import RAW_KIND
 from txmanager.core.kinds import CREATE, UNLIMITED
 from txmanager.core.models import check_name
 
+Limits = dict[str, list[str] | str | None]
+NEEDED = ("pools", "kinds", "receivers", "max_deposit")
+"""The limits of a token that may submit; one that may not needs the first."""
 ANY = "any"
 """Instead of a value: this limit is lifted."""
 COINS_ONLY = """\
@@ -61,6 +65,9 @@ def new(
             help=f"The most that one intent may spend, in yoctoNEAR or wei, beside fees and tokens; or {ANY}."
         ),
     ] = None,
+    max_cost: Annotated[
+        str | None, typer.Option(help="The most that one intent may cost with its fees.", show_default="no limit")
+    ] = None,
     tenant: Annotated[str | None, typer.Option(help="Whose keys and records it shares.")] = None,
     per_second: Annotated[float | None, typer.Option(min=0.001, help="Requests per second.")] = None,
 ) -> None:
@@ -71,14 +78,15 @@ def new(
     """
     check_name("NAME", name)
     scopes = scope or [Scope.SUBMIT, Scope.READ]
-    given = {"pools": pool, "kinds": kind, "receivers": receiver, "max_deposit": max_deposit}
+    given: Limits = {"pools": pool, "kinds": kind, "receivers": receiver}
+    given |= {"max_deposit": max_deposit, "max_cost": max_cost}
     _check_limits(given, scopes)
     token = f"txm_{secrets.token_urlsafe(32)}"
     lines = ["[[api.tokens]]", f"name = {json.dumps(name)}", f'sha256 = "{_digest(token)}"']
     lines.append(f"scopes = {json.dumps([member.value for member in scopes])}")
     if tenant is not None:
         lines.append(f"tenant = {json.dumps(tenant if tenant == '*' else check_name('--tenant', tenant))}")
-    limited = {name: value for name, value in given.items() if value and value not in (ANY, [ANY])}
+    limited = {limit: value for limit, value in given.items() if value and value not in (ANY, [ANY])}
     if limited or per_second is not None:
         lines.append("[api.tokens.limits]")
     lines += [f"per_second = {per_second:g}"] if per_second is not None else []
@@ -93,20 +101,20 @@ def new(
     typer.echo(f"The token of {name}, shown only now; the configuration holds its hash:\n{token}", err=True)
 
 
-def _check_limits(given: dict[str, list[str] | str | None], scopes: list[Scope]) -> None:
-    options = {"pools": "--pool", "kinds": "--kind", "receivers": "--receiver", "max_deposit": "--max-deposit"}
-    needed = options if Scope.SUBMIT in scopes else {"pools": "--pool"}
-    missing = [option for limit, option in needed.items() if not given[limit]]
+def _check_limits(given: Limits, scopes: list[Scope]) -> None:
+    needed = NEEDED if Scope.SUBMIT in scopes else NEEDED[:1]
+    missing = [_OPTIONS[limit][0] for limit in needed if not given[limit]]
     if missing:
         raise InvalidInput(
             ", ".join(missing), f"must be given, so that the token is limited; {ANY} instead of a value lifts a limit"
         )
     for limit, value in given.items():
+        option, check = _OPTIONS[limit]
         for one in [value] if isinstance(value, str) else value or ():
             if one == ANY and value not in (ANY, [ANY]):
-                raise InvalidInput(options[limit], f"{ANY} cannot stand beside other values")
+                raise InvalidInput(option, f"{ANY} cannot stand beside other values")
             if one != ANY:
-                _CHECKS[limit](options[limit], one)
+                check(option, one)
 
 
 def _check_kind(option: str, kind: str) -> None:
@@ -129,7 +137,13 @@ def _check_deposit(option: str, deposit: str) -> None:
         raise InvalidInput(option, f"must be a whole number of yoctoNEAR or wei, or {ANY}")
 
 
-_CHECKS = {"pools": check_name, "kinds": _check_kind, "receivers": _check_receiver, "max_deposit": _check_deposit}
+_OPTIONS: Mapping[str, tuple[str, Callable[[str, str], object]]] = {
+    "pools": ("--pool", check_name),
+    "kinds": ("--kind", _check_kind),
+    "receivers": ("--receiver", _check_receiver),
+    "max_deposit": ("--max-deposit", _check_deposit),
+    "max_cost": ("--max-cost", _check_deposit),
+}
 
 
 @app.command("hash")

@@ -211,11 +211,12 @@ class PolicySettings(Part):
             for name in ("own_account", "delegate_actions"):
                 if name in self.model_fields_set:
                     yield InvalidSettings(f"{where}.{name}", "belongs to NEAR pools; remove it")
-        if "delete_account" in (self.own_account or ()) and self.max_deposit is not None:
-            yield InvalidSettings(
-                f"{where}.own_account",
-                "delete_account gives the whole balance away, which max_deposit never allows; remove one of the two",
-            )
+        for limit in ("max_deposit", "max_cost"):
+            if "delete_account" in (self.own_account or ()) and getattr(self, limit) is not None:
+                yield InvalidSettings(
+                    f"{where}.own_account",
+                    f"delete_account gives the whole balance away, which {limit} never allows; remove one of the two",
+                )
 
 
 def _key_source(value: str) -> str:
