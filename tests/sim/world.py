@@ -98,6 +98,7 @@ def run(plan: Plan, *, verbose: bool = False, kind: type[World] | None = None) -
 class World(Strikes):
     agreement = 1
     """How many nodes must say what ends an intent without an effect. Nodes do not lie here."""
+    agreement_for_done = False
     nodes_seen: type[SimRpc] = SimRpc
 
     def __init__(self, plan: Plan, loop: VirtualLoop, history: History) -> None:
@@ -211,7 +212,16 @@ class World(Strikes):
         rpc = self.nodes_seen(self.nodes, self.faults, self.history, plan.nodes, rng, self._pause_current)
         lanes = LANES[: self.served]
         signers = dict(zip(lanes, SIGNERS, strict=False))
-        chain = NearChain("sim", (), signers, settings=settings, rpc=rpc, rng=rng, agreement=self.agreement)
+        chain = NearChain(
+            "sim",
+            (),
+            signers,
+            settings=settings,
+            rpc=rpc,
+            rng=rng,
+            agreement=self.agreement,
+            agreement_for_done=self.agreement_for_done,
+        )
         policy = Policy(
             window=plan.window, max_inflight=plan.max_inflight, include_within_ms=4000, hold_after_ms=plan.hold_after_ms
         )

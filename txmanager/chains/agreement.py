@@ -162,7 +162,9 @@ class Agreement:
     ) -> list[Ready]:
         """A refusal that one node makes and another does not is none: the intent is signed, and the chain decides."""
         ready = await own(lane, intents)
-        told = [n for n, one in enumerate(ready) if isinstance(one, Impossible) and one.told]
+        told = [
+            n for n, one in enumerate(ready) if isinstance(one, Unpriced) or (isinstance(one, Impossible) and one.told)
+        ]
         if self.single or not told:
             return ready
         asked = [intents[n] for n in told]
@@ -177,9 +179,10 @@ class Agreement:
         lacking = False
         for place, n in enumerate(told):
             words = [word[place] for word in poll.words.values()]
-            able = next((word for word in words if not isinstance(word, Impossible)), None)
-            if able is not None:
-                ready[n] = able
+            able = next((word for word in words if isinstance(word, Prepared)), None)
+            poor = next((word for word in [*words, ready[n]] if isinstance(word, Unpriced)), None)
+            if (kept := able or poor) is not None:
+                ready[n] = kept  # what lacks funds waits for them, and does not fail
             elif len(words) < self._count:
                 lacking = True
                 ready[n] = self._unconfirmed(ready[n], poll)
