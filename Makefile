@@ -21,24 +21,30 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "installing into $(VENV), once (about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "no uv: installing with pip, which is slower"
-	@grep -vE '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/wheels.txt
-	@grep -E '^($(subst $() $(),|,$(NEED_A_COMPILER)))==' requirements.lock > $(VENV)/sources.txt
-	@echo "  $$(wc -l < $(VENV)/wheels.txt) locked packages ..."
-	@$(call pip_install,-r $(VENV)/wheels.txt)
-	@$(call pip_install,-r $(VENV)/sources.txt) 2> $(VENV)/sources.log \
+	@awk -v keep=0 -v names='$(NEED_A_COMPILER)' '$(entries)' requirements.lock > $(VENV)/wheels.txt
+	@awk -v keep=1 -v names='$(NEED_A_COMPILER)' '$(entries)' requirements.lock > $(VENV)/sources.txt
+	@echo "  $$(grep -c == $(VENV)/wheels.txt) locked packages ..."
+	@$(call pip_install,--require-hashes --no-deps -r $(VENV)/wheels.txt)
+	@$(call pip_install,--require-hashes --no-deps -r $(VENV)/sources.txt) 2> $(VENV)/sources.log \
 		|| echo "not installed, for want of a C compiler (see $(VENV)/sources.log): $(NEED_A_COMPILER)"
 	@echo "  txmanager itself ..."
 	@$(call pip_install,--no-deps -e .)
 	@touch $(STAMP)
 	@echo "installed"
 
-# uv where it could be installed, pip otherwise.
+# A package of the lock is its line and the hashes below it: those with one of the names (keep=1), or all others.
+entries = BEGIN { split(names, list, " "); for (i in list) wanted[list[i]] = 1 } \
+	/^[^ ]/ { split($$0, part, "=="); in_it = (part[1] in wanted) } in_it == keep
+
+# uv where it could be installed, pip otherwise. Both refuse a file whose hash is not in the lock.
 pip_install = if [ -x $(BIN)/uv ]; then VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet $(1); \
 	else $(BIN)/python -m pip install --quiet --disable-pip-version-check $(1); fi
 
-lock: $(STAMP)  ## Resolve requirements.lock again from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --extra dev --no-header --no-annotate --no-emit-index-url \
-		pyproject.toml --output-file requirements.lock $(ARGS)
+lock: $(STAMP)  ## Resolve requirements.lock again from pyproject.toml, with the hash of every file
+	$(LOCK) --extra dev --output-file requirements.lock $(ARGS)
+	$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock
+
+LOCK = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml
 
 test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them)
 	$(BIN)/pytest $(ARGS)
