@@ -10,12 +10,13 @@ from tests.api.conftest import devnet, key, make_stage, stage
 from tests.conftest import HasUrl
 from tests.devnet.process import Devnet
 from tests.evm.conftest import anvil, make_anvil
+from tests.runtime.conftest import plain_logs
 from tests.runtime.stage import Account, Stage
 from tests.waiting import until_sync
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 
-__all__ = ["anvil", "devnet", "key", "make_anvil", "make_stage", "stage"]
+__all__ = ["anvil", "devnet", "key", "make_anvil", "make_stage", "plain_logs", "stage"]
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.ledger.break_guards import BREAKS
 from tests.ledger.conftest import redis_stage
 from tests.ledger.guards import GUARDS as OTHERS
 from tests.ledger.guards import Guard
@@ -16,7 +17,7 @@ from tests.ledger.promises.redis_only import REDIS_PROMISES, redis_of
 from tests.ledger.seal_guards import SEALS
 from txmanager.ledger.redis.scripts import build, names, script
 
-GUARDS = [*OTHERS, *NUMBERS, *SEALS]
+GUARDS = [*OTHERS, *NUMBERS, *SEALS, *BREAKS]
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0
 """A promise that waits for what a mutant prevents is broken, too."""

@@ -38,6 +38,8 @@ APPEND_WITHIN_MS = 60_000
 """An append must follow its claim within this time; a tombstone outlives three of them."""
 
 TOMBSTONE_MS = 3 * APPEND_WITHIN_MS
+SHELVED_MS = 3_600_000
+"""How long a final record that could not be processed is left alone: a newer release may know what to do."""
 SWEEP_AFTER_MS = 24 * 3600 * 1000
 """A claim without a record is swept no sooner: far beyond any append that could still succeed."""
 
@@ -271,6 +273,11 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
         An entry that is no record's own is taken out and nothing else: False."""
         ...
 
+    async def broke(self, fence: Fence, what: str, mark: str, error: str, forget_ms: int) -> int:
+        """Count that an intent broke its owner (`what` names it), or the lane itself did (empty); answers how often.
+        The same mark counts once, a take-over goes on counting, and `forget_ms` without a break starts anew."""
+        ...
+
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         """Clear the operator's directive on a record once it was carried out."""
         ...
@@ -296,6 +303,14 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
 
     async def retire(self, records: Sequence[Record]) -> int:
         """Copy final records to their homes for the retention time, durably; then leave tombstones in the lane."""
+        ...
+
+    async def shelve(self, record: IntentId, lane: str, error: str) -> None:
+        """Leave a final record that nobody can process alone for an hour: it stays final, and others are retired."""
+        ...
+
+    async def shelved(self, lane: str) -> dict[str, str]:
+        """What was shelved, with the exceptions."""
         ...
 
     async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:

@@ -31,6 +31,8 @@ class QuarantineCause(StrEnum):
     CURSOR_MOVED = "cursor_moved"
     UNEXPLAINED_OUTCOME = "unexplained_outcome"
     REORG_BEYOND_FINALITY = "reorg_beyond_finality"
+    BROKEN = "broken"
+    """Its owner broke three times, and no intent is known to be why."""
 
 
 class LaneCommand(StrEnum):

@@ -38,6 +38,8 @@ class Flight:
     """A proof of death was asked for, and there was none."""
     killable: bool = True
     """False once the chain said that the lane's key cannot sign a no-op."""
+    retry_at: int = 0
+    """Until when it is left alone: it broke its owner."""
     priced_out_until: int = 0
     """Until when no better price is asked for: the last one would have passed the cap."""
 
@@ -115,6 +117,8 @@ class Flights:
         """Since when the chain takes one of the account at a time (a window of 1, whatever the policy says), or 0."""
         self._lowest = (-1, 0)
         """The lowest open nonce, and since when; 0 when it was so before this owner."""
+        self.used = -1
+        """The highest nonce that the chain has used, as it was read last."""
         self._highest = -1
         """The highest nonce that was seen on chain, also of flights that have ended since."""
 
@@ -139,16 +143,22 @@ class Flights:
     def room(self) -> int:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
-        busy = held = 0
+        busy = over = 0
         for flight in self._by_id.values():
             if flight.record.status is _HELD:
-                held += 1
+                if not self.blocks(flight):
+                    over += 1
+                elif strict or self._gaps_block:
+                    return 0
             elif strict or not ((flight.reply is not None and flight.reply.reached) or flight.landed):
                 busy += 1  # the chain's nonce has not come as far as this
-        if held and (strict or self._gaps_block):
-            return 0
         window = 1 if self.single else self._policy.window
-        return max(0, min(window - busy, self._policy.max_inflight - len(self)))
+        return max(0, min(window - busy, self._policy.max_inflight - (len(self) - over)))
+
+    def blocks(self, flight: Flight) -> bool:
+        """Whether others have to wait for a held intent: not once its numbers are used, whatever became of it."""
+        used = max(self.used, self._highest)
+        return any(attempt.nonce > used for attempt in flight.open)
 
     def highest_on_chain(self) -> int:
         for flight in self._by_id.values():

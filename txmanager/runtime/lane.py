@@ -7,6 +7,7 @@ and settles. Both stop for good at the first fenced answer. A crash anywhere lea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -31,8 +32,10 @@ from txmanager.core.models import Fence, Json, Lane, Purpose, Record
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, held_words, words_of
+from txmanager.runtime.breaks import Breaks
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
+from txmanager.runtime.guarded import GuardedChain
 from txmanager.runtime.metrics import Metrics
 
 T = TypeVar("T")
@@ -99,6 +102,7 @@ class OwnedLane:
     """Monotonic time after which this owner must not write or send."""
     flights: Flights = field(init=False)
     gaps: Gaps = field(init=False)
+    breaks: Breaks = field(init=False)
     cursor: int = 0
     signed_upto: str = "0-0"
     last_id: str = "0-0"
@@ -130,7 +134,9 @@ class OwnedLane:
 
     def __post_init__(self) -> None:
         self.flights = Flights(self.policy, gaps_block=self.chain.traits.gaps_block and not self.keyless)
+        self.chain = GuardedChain(self.chain)
         self.gaps = Gaps(self)
+        self.breaks = Breaks(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self._adopt(self.lane)
         self.checked = self.lane.check
@@ -234,8 +240,18 @@ class OwnedLane:
             self.context.metrics.holds.labels(self.id, reason).inc()
             self.log.error("intent held", intent=str(record.id), reason=reason, evidence=evidence)
             await self.load()
-            if (self.policy.window == 1 or self.chain.traits.gaps_block) and not self.keyless:
+            if await self.waits_for_held():
                 await self.pause(PauseCause.HELD, evidence, held_words(record.id.key, reason))
+
+    async def waits_for_held(self) -> bool:
+        """Whether the others have to wait for an intent that is held. Once its number is used they do not."""
+        held = [flight for flight in self.flights if flight.held]
+        if self.keyless or not any(map(self.flights.blocks, held)):
+            return False
+        with contextlib.suppress(Unavailable, Busy, KeyMissing):
+            self.flights.used = (await self.chain.nonce(self.id)).next_nonce - 1
+        strict = self.policy.window == 1 or self.chain.traits.gaps_block
+        return strict and any(map(self.flights.blocks, held))
 
     async def pause(self, cause: PauseCause, evidence: Mapping[str, Json], reason: str = "") -> None:
         if self.state not in WORKING:
@@ -280,12 +296,16 @@ class OwnedLane:
 
     async def recover(self) -> None:
         """Make sure that the ledger is the one we know, the chain is where it says, and load what is in flight."""
-        await self._check_history(self.lane, None)
+        told = self.lane if self.state is LaneState.PAUSED and self.lane.command is not None else None
+        if told is None:
+            await self._check_history(self.lane, None)
         if self.lane.cursor is None and not self.keyless:
             await self._first_baseline()
         await self.load()
         await self.gaps.load()
-        if self.state is not LaneState.QUARANTINED and not self.keyless:
+        if told is not None:  # an operator spoke while nobody owned the lane
+            await self._rebaseline(told)
+        elif self.state is not LaneState.QUARANTINED and not self.keyless:
             await self._check_chain()
 
     async def _check_history(self, lane: Lane, known: Footing | None) -> None:

@@ -36,6 +36,8 @@ class Metrics:
         self.quarantines = self._counter("quarantines", "Lanes quarantined, by reason", "reason")
         self.unconfirmed = self._gauge("unconfirmed", "Intents whose end too few nodes confirm, or that they dispute")
         self.disagreements = self._counter("disagreements", "Nodes contradicted each other, by what about", "about")
+        self.breaks = self._counter("breaks", "Exceptions that nobody foresaw, by type", "exception")
+        self.shelved = self._counter("shelved", "Final records that could not be retired, and were set aside")
         self.holds = self._counter("holds", "Intents held, by reason", "reason")
         self.retired = Counter("txmanager_retired", "Final records moved to their homes", registry=self.registry)
 

@@ -6,10 +6,11 @@ What a crash leaves unretired stays in the lane and is found by the sweeper.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
-from txmanager.core.errors import TxManagerError
+from txmanager.core.errors import Busy, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Record
 from txmanager.runtime.metrics import Metrics
@@ -44,10 +45,29 @@ class Retirer:
         while self._waiting:
             batch = self._waiting[:_BATCH]
             try:
-                await self._ledger.retire(batch)
+                await retire_each(self._ledger, batch, self._metrics)
             except TxManagerError as error:
                 self._log.warning("retiring later", error=str(error), waiting=len(self._waiting))
                 await asyncio.sleep(1.0)
                 return
             del self._waiting[: len(batch)]
             self._metrics.retired.inc(len(batch))
+
+
+async def retire_each(ledger: Ledger, records: Sequence[Record], metrics: Metrics | None = None) -> int:
+    """How many are retired now. One that nobody can process stays final where it is, is set aside with its exception,
+    and stops none of the others."""
+    try:
+        return await ledger.retire(records)
+    except (Unavailable, Busy):
+        raise
+    except Exception as error:
+        if len(records) > 1:
+            return sum([await retire_each(ledger, [record], metrics) for record in records])
+        [record] = records
+        log = structlog.get_logger("retirer")
+        log.error("final record set aside", intent=str(record.id), lane=record.lane, exc_info=error)
+        if metrics is not None:
+            metrics.shelved.labels(record.lane).inc()
+        await ledger.shelve(record.id, record.lane, f"{type(error).__name__}: {str(error)[:300]}")
+        return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from txmanager.core.bounds import bounded
@@ -21,6 +21,7 @@ from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
 from txmanager.core.stops import PauseCause, QuarantineCause
+from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.built import NotBuilt
 from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
@@ -81,7 +82,7 @@ class Sender:
         if lane.gaps and await self._fill():
             return True
         if (outbid := self._to_outbid()) is not None:
-            return await self._outbid(outbid)
+            return await self._alone(outbid, self._outbid)
         if self._unsent:
             return await self._send_unsent()
         # While one goes alone, nothing else may follow, but for the no-op that kills it.
@@ -89,7 +90,7 @@ class Sender:
         if orders:
             # Signed again in stream order: an earlier one that waits goes first, as soon as it is decided.
             behind = isinstance(orders[0].order, Resign) and lane.flights.first_waiting is not orders[0]
-            return False if behind and not orders[0].held else await self._carry_out(orders[0])
+            return False if behind and not orders[0].held else await self._alone(orders[0], self._carry_out)
         if self._solo is not None:
             return False
         room = lane.flights.room()
@@ -97,6 +98,16 @@ class Sender:
         if lane.flights.waiting or not ready or room == 0:
             return False
         return await self._take(room)
+
+    async def _alone(self, flight: Flight, work: Callable[[Flight], Awaitable[bool]]) -> bool:
+        """What breaks on one intent is counted against it, and stops nobody else."""
+        try:
+            return await work(flight)
+        except Exception as error:
+            if not is_break(error):
+                raise
+            await self._lane.breaks.of_flight(flight, error)
+            return False
 
     def _drop_resolved(self) -> None:
         for name, (flight, attempt) in list(self._unsent.items()):
@@ -237,16 +248,15 @@ class Sender:
             return True
         try:
             with lane.context.metrics.sign_s.time():
-                attempts = await lane.insist(
-                    lambda: lane.chain.sign(
-                        lane.id, [p for _, p in ready], lane.cursor, self.purpose, lane.context.clock()
-                    )
-                )
+                attempts = await self._sign(ready)
         except NotBuilt as nothing:
             await self._fail_unsigned([(t, nothing.error) for t, _ in ready if t.intent.id == nothing.id])
             lane.fresh = True  # the others of the batch are taken again
             return True
         lane.context.point("after_sign")
+        if not attempts:
+            return True
+        ready = ready[: len(attempts)]
         writes = [
             WriteAhead(t.intent.id, t.life, t.stream_id, attempt)
             for (t, _), attempt in zip(ready, attempts, strict=True)
@@ -262,6 +272,39 @@ class Sender:
             batch.append((flight, attempt))
         await self._broadcast(batch)
         return True
+
+    async def _sign(self, ready: Sequence[tuple[Taken, Prepared]]) -> list[Attempt]:
+        """The signed prefix: an intent that breaks the signer stops those behind it, until it ended or was signed."""
+        lane = self._lane
+
+        async def sign(some: Sequence[tuple[Taken, Prepared]], first: int) -> list[Attempt]:
+            bodies, now = [prepared for _, prepared in some], lane.context.clock()
+            return await lane.insist(lambda: lane.chain.sign(lane.id, bodies, first, self.purpose, now))
+
+        try:
+            return await sign(ready, lane.cursor)
+        except Exception as error:
+            if not is_break(error):
+                raise
+        attempts: list[Attempt] = []
+        for one in ready:
+            try:
+                attempts += await sign([one], lane.cursor + len(attempts))
+            except Exception as error:
+                if not is_break(error):
+                    raise
+                await self._broke(one[0], error)
+                break
+        return attempts
+
+    async def _broke(self, entry: Taken, error: Exception) -> None:
+        """Before anything of it is signed: tried again before everything behind it, until the third time ends it."""
+        lane = self._lane
+        if (told := await lane.breaks.of_entry(entry, error)) is not None:
+            await self._fail_unsigned([(entry, told)])
+            lane.fresh = True  # what was taken behind it is taken again
+        else:
+            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, lane.wake)
 
     def _served(self, taken: list[Taken]) -> list[Taken]:
         """The prefix this release understands; never skip ahead of what it does not."""
@@ -286,6 +329,9 @@ class Sender:
         prepared = await self._check([t.intent for t in taken]) if taken else []
         ready, failed = [], []
         for entry, result in zip(taken, prepared, strict=True):
+            if isinstance(result, Broken):
+                await self._broke(entry, result.error)
+                break
             if isinstance(result, Impossible):
                 failed.append((entry, dict(result.error)))
             else:
@@ -301,8 +347,8 @@ class Sender:
         lane.fresh = True
         await lane.pause(PauseCause.FUNDS, {"message": str(poor), "balance": await lane.balance(), "unsigned": True})
 
-    async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible]:
-        """Poison must not stop a lane: what breaks the adapter fails alone, before anything is signed."""
+    async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible | Broken]:
+        """Poison must not stop a lane: what breaks the adapter is found among the others, before anything is signed."""
         lane = self._lane
         try:
             prepared = await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
@@ -311,9 +357,7 @@ class Sender:
         except Exception as error:
             if len(intents) > 1:
                 return [result for intent in intents for result in await self._check([intent])]
-            lane.log.exception("intent breaks the adapter", intent=str(intents[0].id))
-            message = f"the intent could not be processed ({type(error).__name__}); nothing was spent"
-            return [Impossible(failure("unprocessable", message, new_key_helps=False))]
+            return [Broken(error)]
         for unpriced in [one for one in prepared if isinstance(one, Unpriced)]:
             raise OutOfFunds(unpriced.message)
         return [one for one in prepared if not isinstance(one, Unpriced)]
@@ -405,6 +449,8 @@ class Sender:
             except OutOfFunds as poor:
                 await self._out_of_funds(poor)
                 return False
+            if isinstance(prepared, Broken):
+                raise prepared.error
             if isinstance(prepared, Impossible):
                 await self._fail_dead(flight, order, dict(prepared.error))
                 return True

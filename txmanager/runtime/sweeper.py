@@ -15,6 +15,7 @@ from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import SWEEP_AFTER_MS, Ledger
 from txmanager.core.models import HOMES, Lane
 from txmanager.core.states import LaneState
+from txmanager.runtime.retirer import retire_each
 
 _PAGE = 128
 
@@ -66,7 +67,7 @@ class Sweeper:
             if route.weight == 0:
                 await self._ledger.expire(route.lane)  # keyless: numbers that nobody used go to the next caller
             while records := await self._ledger.unretired(route.lane, _PAGE):
-                done = await self._ledger.retire(records)
+                done = await retire_each(self._ledger, records)
                 retired += done
                 if done == 0:
                     break  # the lane's owner was faster

@@ -24,11 +24,12 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
-from txmanager.core.errors import Busy, Unavailable
+from txmanager.core.errors import Busy, InvalidInput, Unavailable
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import PauseCause, QuarantineCause
+from txmanager.runtime.breaks import is_break
 from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import OwnedLane
 
@@ -45,6 +46,7 @@ class Tracker:
         self._pause_s = _QUICK_S
         self._probing: asyncio.Task[None] | None = None
         self._funds_at = 0
+        self._held_at = 0
         self._doubted = 0
         """How many attempts the last look found too few nodes for, or nodes that contradict each other."""
 
@@ -87,7 +89,7 @@ class Tracker:
         if self._lane.gaps:
             changed |= await self._lane.gaps.tend()
         await self._answer()
-        steps = self._decide()
+        steps = await self._decide()
         ends = [(f, s) for f, s in steps if isinstance(s, Settle)]
         changed |= await self._settle([(f, s) for f, s in ends if s.outcome.tx_hash])
         if not self._lane.forgets:
@@ -95,24 +97,32 @@ class Tracker:
         others = [(f, s) for f, s in steps if type(s) not in _NOTHING_LEFT]
         changed |= await self._prove([f for f, s in others if isinstance(s, Prove)])
         for flight, step in others:
-            match step:
-                case Resign() | Kill() | Replace():
-                    flight.order = step
-                    self._lane.work.set()
-                case Hold():
-                    await self._hold(flight, step)
-                case Pause(cause=cause, evidence=evidence):
-                    flight.reply, flight.sent_at = None, self._lane.context.clock()
-                    await self._lane.pause(cause, {**evidence, "balance": await self._lane.balance()})
-                case Quarantine(cause=grave, evidence=evidence):
-                    flight.reply = None
-                    await self._lane.quarantine(grave, evidence)
-                case Prove() | Probe():
-                    pass
+            try:
+                await self._carry_out(flight, step)
+            except Exception as error:
+                if not is_break(error):
+                    raise
+                await self._lane.breaks.of_flight(flight, error)
         self._probe([(f, s.attempt) for f, s in others if isinstance(s, Probe)])
         if changed:
             self._lane.work.set()
         return changed
+
+    async def _carry_out(self, flight: Flight, step: Step) -> None:
+        match step:
+            case Resign() | Kill() | Replace():
+                flight.order = step
+                self._lane.work.set()
+            case Hold():
+                await self._hold(flight, step)
+            case Pause(cause=cause, evidence=evidence):
+                flight.reply, flight.sent_at = None, self._lane.context.clock()
+                await self._lane.pause(cause, {**evidence, "balance": await self._lane.balance()})
+            case Quarantine(cause=grave, evidence=evidence):
+                flight.reply = None
+                await self._lane.quarantine(grave, evidence)
+            case _:
+                pass
 
     async def _look_up(self) -> bool:
         lane = self._lane
@@ -152,7 +162,7 @@ class Tracker:
         else:
             self._lane.log.warning("waiting for another node to say the same", **told)
 
-    def _decide(self) -> list[tuple[Flight, Step]]:
+    async def _decide(self) -> list[tuple[Flight, Step]]:
         lane = self._lane
         now = lane.context.clock()
         oldest = min((f.record.created_at for f in lane.flights), default=now)
@@ -160,7 +170,24 @@ class Tracker:
         lane.context.metrics.inflight.labels(lane.id).set(len(lane.flights))
         empty = lane.depth <= len(lane.flights)
         seen = lane.flights.observe_all(queue_empty=empty, now=now, floor=lane.gaps.floor)
-        return [(flight, decide(flight.record, o, lane.policy, lane.chain.traits, now)) for flight, o in seen]
+        try:
+            if not any(flight.retry_at for flight, _ in seen):
+                return [(flight, decide(flight.record, o, lane.policy, lane.chain.traits, now)) for flight, o in seen]
+        except Exception as error:
+            if not is_break(error):
+                raise
+        # One of them breaks: each by itself.
+        steps: list[tuple[Flight, Step]] = []
+        for flight, observed in seen:
+            if now < flight.retry_at:
+                continue
+            try:
+                steps.append((flight, decide(flight.record, observed, lane.policy, lane.chain.traits, now)))
+            except Exception as error:
+                if not is_break(error):
+                    raise
+                await lane.breaks.of_flight(flight, error)
+        return steps
 
     # -- carrying steps out
 
@@ -177,7 +204,15 @@ class Tracker:
         landed, lane.deepest = _landed([f for f, _ in ends], lane.deepest)
         lane.gaps.landed = max(lane.gaps.landed, landed)
         lane.context.point("before_settle")
-        answers = await lane.settle(batch, landed if landed >= 0 else None)
+        try:
+            answers = await lane.settle(batch, landed if landed >= 0 else None)
+        except Exception as error:
+            if not (is_break(error) or isinstance(error, InvalidInput)):
+                raise
+            if len(ends) > 1:  # one of them cannot be stored: each by itself
+                return any([await self._settle([one]) for one in ends])
+            await lane.breaks.of_flight(ends[0][0], error)
+            return False
         lane.context.point("after_settle")
         if not answers:
             return False
@@ -292,18 +327,24 @@ class Tracker:
 
     async def _resume_by_itself(self) -> None:
         """A lane without funds goes on when its balance grew; one that waits for a held intent, when that ended."""
-        lane = self._lane
-        if lane.state is LaneState.PAUSED and lane.lane.cause is PauseCause.HELD:
-            if not any(flight.held for flight in lane.flights):
-                await lane.resume("no intent is held any more")
-        elif lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < lane.policy.include_within_ms:
+        lane, now = self._lane, self._lane.context.clock()
+        paused = lane.state is LaneState.PAUSED and lane.lane.cause is PauseCause.HELD
+        if paused or any(flight.held for flight in lane.flights):
+            due = not 0 <= now - self._held_at < lane.policy.include_within_ms
+            if due or not any(flight.held for flight in lane.flights):
+                self._held_at = now
+                if not await lane.waits_for_held() and paused:
+                    await lane.resume("nothing waits for a held intent any more")
+        if paused:
+            return
+        if lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < lane.policy.include_within_ms:
             self._funds_at = lane.context.clock()
-            now, then = await lane.balance(), str(lane.lane.evidence.get("balance", ""))
-            if now and then and int(now) > int(then):
+            found, then = await lane.balance(), str(lane.lane.evidence.get("balance", ""))
+            if found and then and int(found) > int(then):
                 await lane.resume("the balance grew")
-            elif now and not then:
+            elif found and not then:
                 await lane.resume("the balance is known again")
-            elif now and not any(flight.open for flight in lane.flights) and not self._unsigned_waits():
+            elif found and not any(flight.open for flight in lane.flights) and not self._unsigned_waits():
                 # The dead ones among them wait to be signed again, which a lane without funds does not do.
                 await lane.resume("nothing waits for funds any more")
 

@@ -7,6 +7,7 @@ lease can run out; the fence makes even a wrong clock harmless.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
 import time
@@ -23,6 +24,7 @@ from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
+from txmanager.runtime.breaks import first_break
 from txmanager.runtime.built import Builders, BuildingChain
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
@@ -294,9 +296,12 @@ class Worker:
         except* Unserved as newer:
             lane.log.warning("lane released to a newer worker", why=str(newer.exceptions[0]))
             retry_in_s = 10 * self._timing.lease_ms / 1000
-        except* Exception:
+        except* Exception as broken:
             lane.log.exception("lane broke; it is released and tried again")
             retry_in_s = self._timing.lease_ms / 1000
+            if (error := first_break(broken)) is not None:
+                with contextlib.suppress(TxManagerError):  # counted by the next owner that meets it
+                    await lane.breaks.of_lane(error)
         if self._held.get(lane.id) is not None and self._held[lane.id].lane is lane:
             self._not_before[lane.id] = self._declined[lane.id] = asyncio.get_running_loop().time() + retry_in_s
             await self._release(lane)

@@ -11,6 +11,7 @@ from txmanager.core.errors import Fenced, NotAllowed, Refused, RolledBack
 from txmanager.core.ledger import (
     APPEND_WITHIN_MS,
     SCHEMA,
+    SHELVED_MS,
     TOMBSTONE_MS,
     Appended,
     Entry,
@@ -90,6 +91,10 @@ class LaneStore:
     events: list[Event] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
     """Keyless: what each token holds."""
+    breaks: dict[str, tuple[int, str, int]] = field(default_factory=dict)
+    """What broke an owner: how often, the mark of the last break, and when that was."""
+    shelf: dict[IntentId, tuple[int, str]] = field(default_factory=dict)
+    """Final records that nobody could process: when, and the exception."""
     reuse: set[int] = field(default_factory=set)
     line: dict[str, int] = field(default_factory=dict)
     """Who waits for a turn, by ticket."""
@@ -382,6 +387,14 @@ class LaneStore:
         self._event(record.id, status, now)
         return True
 
+    def broke(self, fence: Fence, what: str, mark: str, forget_ms: int, now: int) -> int:
+        self.check_fence(fence)
+        count, last, at = self.breaks.get(what, (0, "", now))
+        if last != mark:
+            count = count + 1 if now - at < forget_ms else 1
+            self.breaks[what] = (count, mark, now)
+        return count
+
     def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         self.check_fence(fence)
         record = self.records.get(id)
@@ -398,11 +411,13 @@ class LaneStore:
         if stored is None or stored.life != record.life or stored.status is not record.status:
             return False
         del self.records[record.id]
+        self.shelf.pop(record.id, None)
         self.tombstones[record.id] = Tombstone(record.life, now + TOMBSTONE_MS)
         return True
 
-    def unretired(self, count: int) -> list[Record]:
-        return [r for r in self.records.values() if r.status in FINAL][:count]
+    def unretired(self, count: int, now: int) -> list[Record]:
+        shelf = {id for id, (at, _) in self.shelf.items() if now - at < SHELVED_MS}
+        return [r for r in self.records.values() if r.status in FINAL and r.id not in shelf][:count]
 
     def set_state(
         self,

@@ -297,6 +297,9 @@ class MemoryLedger:
         held = {"reason": reason, "evidence": evidence}
         return await self._step("set_aside", lambda now: self._fenced(fence).set_aside(fence, entry, held, now))
 
+    async def broke(self, fence: Fence, what: str, mark: str, error: str, forget_ms: int) -> int:
+        return await self._step("broke", lambda now: self._fenced(fence).broke(fence, what, mark, forget_ms, now))
+
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         return await self._step("answer", lambda _: self._fenced(fence).answer(fence, id, life))
 
@@ -410,8 +413,8 @@ class MemoryLedger:
     # -- final records
 
     async def unretired(self, lane: str, count: int) -> list[Record]:
-        def step(_: int) -> list[Record]:
-            return self.stores[lane].unretired(count) if lane in self.stores else []
+        def step(now: int) -> list[Record]:
+            return self.stores[lane].unretired(count, now) if lane in self.stores else []
 
         records = await self._step("unretired", step)
         return await self._step("unretired", step, durable=True) if _unsure(records) else records
@@ -423,6 +426,15 @@ class MemoryLedger:
         return await self._step(
             "retire_lane", lambda now: sum(self.stores[r.lane].bury(r, now) for r in records if r.lane in self.stores)
         )
+
+    async def shelve(self, record: IntentId, lane: str, error: str) -> None:
+        def step(now: int) -> None:
+            self._store(lane).shelf[record] = (now, error)
+
+        await self._step("shelve", step)
+
+    async def shelved(self, lane: str) -> dict[str, str]:
+        return await self._step("shelved", lambda _: {str(id): e for id, (_, e) in self._store(lane).shelf.items()})
 
     async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
         stale = await self._step("sweep", lambda now: self.homes.stale(home, now - older_than_ms, now))

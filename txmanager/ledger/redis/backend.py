@@ -65,6 +65,10 @@ class Backend:
         await self._ears.close()
         await self._link.close()
 
+    async def now_ms(self) -> int:
+        [[seconds, micros]] = await self._runner.plain(self._keys.registry, ("TIME",))
+        return int(seconds) * 1000 + int(micros) // 1000
+
     # -- shared by the parts
 
     def _home_keys(self, id: IntentId) -> tuple[str, str]:

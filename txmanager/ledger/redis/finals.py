@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txmanager.core.ledger import SWEEP_AFTER_MS, TOMBSTONE_MS
+from txmanager.core.errors import TxManagerError
+from txmanager.core.ledger import SHELVED_MS, SWEEP_AFTER_MS, TOMBSTONE_MS
 from txmanager.core.models import IntentId, Record
 from txmanager.ledger.inputs import check_retirable
 from txmanager.ledger.redis import codec
@@ -16,10 +17,41 @@ _SWEEP_PAGE = 1000
 
 class Finals(Backend):
     async def unretired(self, lane: str, count: int) -> list[Record]:
-        finals = self._keys.finals(lane)
-        [found] = await self._runner.plain(finals, ("SRANDMEMBER", finals, count))
+        finals, shelf = self._keys.finals(lane), self._keys.shelf(lane)
+        found, left_alone = await self._runner.plain(finals, ("SRANDMEMBER", finals, count), ("HGETALL", shelf))
+        if left_alone:
+            now = await self.now_ms()
+            since = {id: int(told.split()[0]) for id, told in codec.pairs(left_alone).items()}
+            shelved = {id for id, at in since.items() if now - at < SHELVED_MS}
+            if again := since.keys() - shelved:
+                await self._runner.plain(shelf, ("HDEL", shelf, *again))
+            if shelved:  # they must not fill the page that others wait to be on
+                [found] = await self._runner.plain(finals, ("SMEMBERS", finals))
+                found = [id for id in found if id not in shelved][:count]
         ids = [IntentId.parse(id.decode()) for id in found]
-        return [r for r in await self._surely(lane, ids) if r is not None and r.status.final] if ids else []
+        return [r for r in await self._readable(lane, ids) if r.status.final]
+
+    async def _readable(self, lane: str, ids: Sequence[IntentId]) -> list[Record]:
+        """One record that cannot be read any more is shelved; the others of the page are retired."""
+        try:
+            return [r for r in await self._surely(lane, ids) if r is not None] if ids else []
+        except TxManagerError:
+            raise
+        except Exception as error:
+            if len(ids) == 1:
+                await self.shelve(ids[0], lane, f"{type(error).__name__}: {error}")
+                return []
+        return [record for id in ids for record in await self._readable(lane, [id])]
+
+    async def shelve(self, record: IntentId, lane: str, error: str) -> None:
+        key = self._keys.shelf(lane)
+        told = f"{await self.now_ms()} {error[:500]}"
+        await self._runner.plain(key, ("HSET", key, str(record), told))
+
+    async def shelved(self, lane: str) -> dict[str, str]:
+        key = self._keys.shelf(lane)
+        [found] = await self._runner.plain(key, ("HGETALL", key))
+        return {id.decode(): told.decode().partition(" ")[2] for id, told in codec.pairs(found).items()}
 
     async def retire(self, records: Sequence[Record]) -> int:
         check_retirable(records)

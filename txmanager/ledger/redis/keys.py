@@ -35,6 +35,12 @@ class Keys:
     def unfinished(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:unfinished"
 
+    def breaks(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:breaks"
+
+    def shelf(self, lane: str) -> str:
+        return f"{self.prefix}:{{{lane}}}:shelf"
+
     def fills(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:fills"
 

@@ -153,6 +153,11 @@ class Owners(Backend):
         reply = await self._fenced(fence, "set_aside", keys, args)
         return bool(reply[0] == b"held")
 
+    async def broke(self, fence: Fence, what: str, mark: str, error: str, forget_ms: int) -> int:
+        keys = [self._keys.lane(fence.lane), self._keys.breaks(fence.lane)]
+        args = (fence.epoch, fence.token, what, mark, error[:500], forget_ms)
+        return int((await self._fenced(fence, "broke", keys, args))[1])
+
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         keys = [self._keys.lane(fence.lane), self._keys.record(fence.lane, id)]
         reply = await self._fenced(fence, "answer", keys, (fence.epoch, fence.token, life))

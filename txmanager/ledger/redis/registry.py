@@ -136,7 +136,3 @@ class Registry(Backend):
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
         await self._ears.final(self._keys.final(lane), str(id), timeout_s)
-
-    async def now_ms(self) -> int:
-        [[seconds, micros]] = await self._runner.plain(self._keys.registry, ("TIME",))
-        return int(seconds) * 1000 + int(micros) // 1000
