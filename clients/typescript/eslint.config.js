@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-    { ignores: ['dist/**', 'src/generated/**', 'node_modules/**', 'scripts/**', '*.config.*'] },
+    { ignores: ['dist/**', 'src/generated/**', 'node_modules/**', 'scripts/**', 'test/scripts/**', '*.config.*'] },
     ...tseslint.configs.strictTypeChecked,
     {
         languageOptions: { parserOptions: { project: './tsconfig.json' } },

@@ -1,8 +1,12 @@
-"""An HTTP proxy on which every third answer is lost: the request was carried out, the connection breaks."""
+"""An HTTP proxy on which every third answer is lost: the request was carried out, the connection breaks.
+
+Which of each three is drawn anew: a caller that always asks in the same rhythm is not hit at the same place for ever.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from contextlib import suppress
 from typing import Self
 
@@ -13,6 +17,8 @@ class LeakyProxy:
     def __init__(self, target: int, *, every: int = 3) -> None:
         self._target = target
         self._every = every
+        self._rng = random.Random(7)
+        self._doomed = self._rng.randrange(every)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
@@ -61,8 +67,12 @@ class LeakyProxy:
         with suppress(OSError):
             while chunk := await from_server.read(1 << 16):
                 if chunk.startswith(b"HTTP/1.1 "):
+                    place = self.answers % self._every
                     self.answers += 1
-                    if self.answers % self._every == 0:
+                    doomed = place == self._doomed
+                    if place == self._every - 1:
+                        self._doomed = self._rng.randrange(self._every)
+                    if doomed:
                         self.lost += 1
                         return
                 writer.write(chunk)

@@ -54,6 +54,8 @@ class World:
         self.devnet = devnet
         self._front = self._on_loop(FaultProxy("127.0.0.1", self.stage.port, resp=False).start())
         self._leaky = self._on_loop(LeakyProxy(self.stage.port).start())
+        self._node = self._on_loop(LeakyProxy(devnet.port).start())
+        self._reads = self._on_loop(LeakyProxy(devnet.port, every=10).start())
 
     def __enter__(self) -> Self:
         self.stage.start()
@@ -62,7 +64,7 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         self.stage.close()
-        for proxy in (self._front, self._leaky, self._ledger):
+        for proxy in (self._front, self._leaky, self._node, self._reads, self._ledger):
             self._on_loop(proxy.close())
         self._control.shutdown()
         self._control.server_close()
@@ -71,11 +73,14 @@ class World:
     # -- what a client is told
 
     def places(self) -> dict[str, str]:
-        """URLs of the API: `direct`; `front`, which fails when told to; `leaky`, which loses every third answer."""
+        """URLs of the API: `direct`; `front`, which fails when told to; `leaky`, which loses every third answer. `node`
+        is the devnet's, and loses every third answer, too; `reads` is the same node, and loses every tenth."""
         return {
             "direct": self.stage.url,
             "front": f"http://127.0.0.1:{self._front.port}",
             "leaky": f"http://127.0.0.1:{self._leaky.port}",
+            "node": f"http://127.0.0.1:{self._node.port}",
+            "reads": f"http://127.0.0.1:{self._reads.port}",
             "account": self.stage.account_id,
             "secret": SECRET,
         }

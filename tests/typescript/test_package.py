@@ -79,7 +79,10 @@ def test_what_is_packed_is_what_is_needed(tarball: Path):
 
 def test_publint_and_attw_find_nothing(package: Path, tarball: Path):
     run([tool(package, "publint"), "--strict", str(tarball)], package)
-    run([tool(package, "attw"), str(tarball), "--no-emoji", "--profile", "node16"], package)
+    attw = [tool(package, "attw"), str(tarball), "--no-emoji", "--profile"]
+    run([*attw, "node16", "--entrypoints", "."], package)
+    # The libraries behind the drop-ins are ESM only.
+    run([*attw, "esm-only", "--entrypoints", "near-api-js", "near-kit"], package)
 
 
 @pytest.mark.parametrize("kind", PROJECTS)
