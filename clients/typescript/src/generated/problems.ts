@@ -110,6 +110,9 @@ export class TokenQueueFullError extends TxManagerError {}
 /** The API answered with the problem code `too_many_connections`. */
 export class TooManyConnectionsError extends TxManagerError {}
 
+/** The API answered with the problem code `too_many_held`. */
+export class TooManyHeldError extends TxManagerError {}
+
 /** The API answered with the problem code `too_many_streams`. */
 export class TooManyStreamsError extends TxManagerError {}
 
@@ -166,6 +169,7 @@ export const PROBLEMS = {
     stale_claim: StaleClaimError,
     token_queue_full: TokenQueueFullError,
     too_many_connections: TooManyConnectionsError,
+    too_many_held: TooManyHeldError,
     too_many_streams: TooManyStreamsError,
     turn_taken: TurnTakenError,
     unauthorized: UnauthorizedError,

@@ -174,6 +174,10 @@ export interface components {
             /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
             public_key: string;
         };
+        Deleted: {
+            lane: string;
+            deleted: boolean;
+        };
         DeployContractAction: {
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -411,7 +415,7 @@ export interface components {
              * @example idempotency_key_reused
              * @enum {string}
              */
-            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
+            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "idempotency_key_reused" | "insufficient_funds" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_held" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
             kept: string;
             do: string;
             /** @default null */
@@ -528,6 +532,24 @@ export interface components {
             recycled: boolean;
             /** @description Higher numbers are out; this one is handed out first. */
             gap: boolean;
+        };
+        ReservationList: {
+            reservations: components["schemas"]["ReservationView"][];
+        };
+        /** @description One number that is out. */
+        ReservationView: {
+            nonce: number;
+            tenant: string;
+            state: string;
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: date-time
+             * @description null once it was sent.
+             */
+            expires_at: string | null;
+            /** @description What was sent at this number; any of them may land. */
+            tx_hashes: string[];
         };
         /** @description Reserve the next number of an address whose key is yours. */
         ReserveRequest: {
