@@ -131,6 +131,7 @@ class FeeSettings(Part):
     bump_percent: int | None = Field(default=None, ge=10, le=1000)
     replace_after_s: float | None = Field(default=None, gt=0)
     resend_after_s: float | None = Field(default=None, gt=0)
+    doubles_within_s: float | None = Field(default=None, gt=0)
 
 
 class NetworkSettings(Part):

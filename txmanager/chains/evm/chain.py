@@ -16,6 +16,7 @@ from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.evm.fees import FeeOracle, bump, capped, number, price_for
 from txmanager.chains.evm.given import given_attempt, prepare_given
 from txmanager.chains.evm.intents import KINDS
+from txmanager.chains.evm.jumps import enough
 from txmanager.chains.evm.names import LaneId
 from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
@@ -251,6 +252,7 @@ class EvmChain:
         _, market = await self._fees.read()
         rivals = [told.fees for a in previous if a.nonce == nonce and (told := self._own(lane, a)) is not None]
         percent = max(self.settings.bump_percent, self._bumps.get(lane, 0))
+        cap = min(cap, enough(market, self.settings))
         return bump(rivals, market, cap, percent) if rivals else capped(market, cap)
 
     def _own(self, lane: str, attempt: Attempt) -> Read | None:

@@ -10,13 +10,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import structlog
+
+from txmanager.chains.evm.jumps import Level, after, believed, limit
 from txmanager.chains.evm.network import EvmNetwork
 from txmanager.chains.evm.transaction import DYNAMIC, Fees
+from txmanager.chains.panel import origin
 from txmanager.rpc.errors import BadAnswer, RpcError, shown
-from txmanager.rpc.protocol import JsonRpc
+from txmanager.rpc.protocol import JsonRpc, Node
 from txmanager.rpc.reading import on_one
 
 Ask = Callable[[str, Any], Awaitable[Any]]
+_log = structlog.get_logger("fees")
 _NO_SUCH_METHOD = -32601
 _WORD = len("0x") + 64
 """No quantity of the machine is larger than its word."""
@@ -68,14 +73,17 @@ def number(value: Any, what: str) -> int:
 
 
 class FeeOracle:
-    """The market now; asked once for all lanes, kept for a moment."""
+    """The market now; asked once for all lanes, kept for a moment. One node alone is believed within `jumps`."""
 
     def __init__(self, ask: Ask, network: EvmNetwork, rpc: JsonRpc | None = None) -> None:
-        """`rpc` are the nodes behind `ask`: when the answer of one cannot be read, the next one is asked."""
+        """`rpc` are the nodes behind `ask`: when the answer of one cannot be read, the next one is asked; when it is a
+        jump, the others are asked, too."""
         self._ask = ask
         self._rpc = rpc
         self._network = network
         self._known: tuple[float, int, int] | None = None
+        self._levels: tuple[Level, Level] | None = None
+        """What the base fee and the tip were when they were last believed."""
         self._lock = asyncio.Lock()
         self._history = True
 
@@ -84,17 +92,47 @@ class FeeOracle:
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._known is None or now - self._known[0] > self._network.fees_fresh_s:
-                base_fee, tip = await self._ask_nodes()
+                base_fee, tip = await self._believed(now)
                 self._known = (now, base_fee, tip)
             _, base_fee, tip = self._known
         return base_fee, market_fees(base_fee, tip, self._network)
 
-    async def _ask_nodes(self) -> tuple[int, int]:
-        if self._rpc is None:
-            return await self._ask_node(self._ask)
+    async def _believed(self, now: float) -> tuple[int, int]:
+        told, who = await self._ask_nodes()
+        network, levels = self._network, self._levels or (None, None)
+        nodes = self._rpc.nodes if self._rpc is not None else ()
+        rivals = [node for node in nodes if origin(node.name) != origin(who)]
+        jump = any(price > limit(level, now, network, alone=False) for price, level in zip(told, levels, strict=True))
+        answers = [await self._second(node) for node in rivals] if jump else []
+        others = [answer for answer in answers if answer is not None]
+        alone = not rivals or (jump and not others)
+        prices, kept = [], []
+        for n, (price, level) in enumerate(zip(told, levels, strict=True)):
+            most = limit(level, now, network, alone=alone)
+            kept_price = believed(price, [other[n] for other in others], most)
+            if kept_price < price:
+                _log.warning("price not believed", told=str(price), believed=str(kept_price), node=who, alone=alone)
+            prices.append(kept_price)
+            kept.append(after(level, kept_price, now, network, alone=alone, confirmed=bool(others)))
+        self._levels = (kept[0], kept[1])
+        return prices[0], prices[1]
 
-        async def run(one: JsonRpc) -> tuple[int, int]:
-            return await self._ask_node(lambda method, params: one.call(method, params, group="questions"))
+    async def _second(self, node: Node) -> tuple[int, int] | None:
+        if not node.ready:
+            return None
+        try:
+            return await self._ask_node(lambda method, params: node.call(method, params, group="questions"))
+        except Exception:  # absent, refusing or unreadable: it confirms nothing
+            return None
+
+    async def _ask_nodes(self) -> tuple[tuple[int, int], str]:
+        """What the first node that can be read says, and which one that is."""
+        if self._rpc is None:
+            return await self._ask_node(self._ask), ""
+
+        async def run(one: JsonRpc) -> tuple[tuple[int, int], str]:
+            told = await self._ask_node(lambda method, params: one.call(method, params, group="questions"))
+            return told, one.nodes[0].name
 
         return await on_one(self._rpc, run)
 

@@ -38,6 +38,8 @@ class EvmNetwork:
     percentile: int = 50
     """Which tip of those paid in recent blocks is the market."""
     fees_fresh_s: float = 1.0
+    doubles_within_s: float = 60.0
+    """How fast prices may rise on one node's word alone: full blocks every 12 s, an eighth more each, take 70 s."""
 
     def __post_init__(self) -> None:
         if isinstance(self.finality, int) and self.finality < 1:
@@ -48,13 +50,22 @@ class EvmNetwork:
             raise InvalidSettings("max_fee", "must be at least min_tip, and not 0")
 
 
+_FAST_S = 15.0
+"""Blocks every second or two: prices double sooner."""
+
 PRESETS: Mapping[str, EvmNetwork] = {
     "ethereum": EvmNetwork(min_tip=GWEI // 100, max_gas=16_777_216),
     "polygon": EvmNetwork(min_tip=30 * GWEI, max_fee=5_000 * GWEI, replace_after_s=12.0, resend_after_s=30.0),
     # Sequencers order and confirm within a second; their blocks are not re-ordered short of a failure of the chain.
-    "arbitrum": EvmNetwork(finality=20, max_fee=50 * GWEI, replace_after_s=10.0, resend_after_s=10.0),
-    "optimism": EvmNetwork(finality=10, max_fee=50 * GWEI, replace_after_s=12.0, resend_after_s=20.0),
-    "base": EvmNetwork(finality=10, max_fee=50 * GWEI, replace_after_s=12.0, resend_after_s=20.0),
+    "arbitrum": EvmNetwork(
+        finality=20, max_fee=50 * GWEI, doubles_within_s=_FAST_S, replace_after_s=10.0, resend_after_s=10.0
+    ),
+    "optimism": EvmNetwork(
+        finality=10, max_fee=50 * GWEI, doubles_within_s=_FAST_S, replace_after_s=12.0, resend_after_s=20.0
+    ),
+    "base": EvmNetwork(
+        finality=10, max_fee=50 * GWEI, doubles_within_s=_FAST_S, replace_after_s=12.0, resend_after_s=20.0
+    ),
     # No mempool: strictly in order, and a gap is refused.
     "hedera": EvmNetwork(window=1, finality=1, max_fee=10_000 * GWEI, replace_after_s=30.0, resend_after_s=10.0),
     "anvil": EvmNetwork(finality=1, max_fee=10_000 * GWEI, replace_after_s=6.0, resend_after_s=3.0, fees_fresh_s=0.2),
