@@ -220,9 +220,13 @@ async def test_walks_over_chunks_share_no_cache():
     nodes.world.network.advance(3)
 
     def empties(method, params, answer):
+        """Chunks and blocks that agree about the lie: nothing less passes the check against the root."""
         if method == "chunk":
             answer["result"]["transactions"] = []
             answer["result"]["header"]["tx_root"] = "1" * 32
+        if method == "block":
+            for header in answer["result"]["chunks"]:
+                header["tx_root"] = "1" * 32
         return answer
 
     nodes.lie = empties
@@ -231,6 +235,25 @@ async def test_walks_over_chunks_share_no_cache():
     [lie] = await alone.prove_dead(nodes.lane, [pair[1]])
     assert lie is not None, "the lie must be good enough for one"
     assert await nodes.chain.prove_dead(nodes.lane, [pair[1]]) == [None]
+
+
+@pytest.mark.parametrize("root", [None, "1" * 32])
+async def test_a_chunk_whose_transactions_were_left_out_proves_nothing(root):
+    nodes = Nodes()
+    pair = await nodes.final()
+    nodes.world.network.advance(3)
+
+    def empties(method, params, answer):
+        if method == "chunk":
+            answer["result"]["transactions"] = []
+            if root is not None:
+                answer["result"]["header"]["tx_root"] = root
+        return answer
+
+    nodes.lie = empties
+    nodes.world.see((nodes._node(0), False, False))
+    alone = nodes.chain._alone(nodes.world.rpc)
+    assert await alone.prove_dead(nodes.lane, [pair[1]]) == [None]
 
 
 # -- before signing, and the lane itself

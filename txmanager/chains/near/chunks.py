@@ -16,8 +16,12 @@ from txmanager.rpc.errors import BadAnswer, RpcError
 
 _ABREAST = 16
 _REMEMBERED = 4_096
-Block = tuple[BlockHead, tuple[str, ...]]
-"""A block and the hashes of the chunks it newly includes."""
+_NO_TRANSACTIONS = "1" * 32
+"""The root of an empty list, as nearcore writes it."""
+Chunk = tuple[str, str]
+"""The hash of a chunk and the root of its transactions, as the block that includes it has them."""
+Block = tuple[BlockHead, tuple[Chunk, ...]]
+"""A block and the chunks it newly includes."""
 
 
 class ChunkWalk:
@@ -30,7 +34,7 @@ class ChunkWalk:
     async def transactions(self, ask: Ask, head: BlockHead, base: int, signer_id: str) -> frozenset[str]:
         """Hashes of the signer's transactions in all blocks above `base` up to `head`."""
         await self._prefetch(ask, base + 1, head.height)
-        wanted: list[str] = []
+        wanted: list[Chunk] = []
         name, above = head.hash_text, head.height + 1
         while True:
             block, chunks = await self._block(ask, {"block_id": name}, name)
@@ -70,20 +74,25 @@ class ChunkWalk:
         for entry in told:
             header = mapping(entry, "a chunk header")
             if number(header.get("height_included"), "height_included") == head.height:
-                chunks.append(text(header.get("chunk_hash"), "chunk_hash"))
+                chunks.append((text(header.get("chunk_hash"), "chunk_hash"), text(header.get("tx_root"), "tx_root")))
         _remember(self._blocks, head.hash_text, (head, tuple(chunks)))
         return head, tuple(chunks)
 
-    async def _chunk(self, ask: Ask, name: str) -> frozenset[tuple[str, str]]:
+    async def _chunk(self, ask: Ask, chunk: Chunk) -> frozenset[tuple[str, str]]:
+        """What a chunk holds must fit its root in the block: transactions left out altogether are noticed here, some of
+        several only by another node's walk (an answer lacks the bytes that the root is made of)."""
+        name, root = chunk
         if name in self._chunks:
             return self._chunks[name]
         answer = mapping(await ask("chunk", {"chunk_id": name}), "a chunk")
         header = mapping(answer.get("header"), "a chunk's header")
-        if header.get("chunk_hash") != name:
+        if header.get("chunk_hash") != name or header.get("tx_root") != root:
             raise BadAnswer(f"asked for chunk {name}, got another")
         told = answer.get("transactions")
         if not isinstance(told, list):
             raise BadAnswer("a chunk has no transactions")
+        if bool(told) == (root == _NO_TRANSACTIONS):
+            raise BadAnswer(f"the transactions of chunk {name} are not those of its root")
         pairs = frozenset(
             (text(tx.get("signer_id"), "signer_id"), text(tx.get("hash"), "hash"))
             for tx in (mapping(t, "a transaction") for t in told)
