@@ -134,6 +134,8 @@ def test_the_policy_alone_is_not_enough_and_neither_is_the_scope(opened: Attacke
     done = opened.post_intent("near.add_key", {"public_key": fresh}, key=key, by="all", wait=20)
     assert done.json()["status"] == "done", done.text
     assert fresh in opened.standing()[2]
+    noted = [entry for entry in opened.get("/v1/audit").json()["audit"] if fresh in entry["told"]]
+    assert [(entry["who"], entry["refused"]) for entry in noted] == [("all", ""), ("poor", "forbidden")]
 
 
 def test_what_does_not_touch_the_own_account_works_as_before(closed: Attacked, key: str):

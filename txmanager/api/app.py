@@ -109,10 +109,10 @@ def build_app(
     metrics, gate, pools, told = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
     acceptor = Acceptor(manager.producer, told.ledger_timeout_s)
     quotas = TokenQuotas(manager.ledger, told.ledger_timeout_s)
-    intents = Intents(manager, acceptor, kinds, pools, told, metrics, quotas)
+    audit = Auditor(manager.ledger, told.ledger_timeout_s)
+    intents = Intents(manager, acceptor, kinds, pools, told, metrics, quotas, audit)
     hub = EventHub(manager.ledger)
     streams = Streams(hub, intents, metrics, told.max_streams)
-    audit = Auditor(manager.ledger, told.ledger_timeout_s)
     common = Common(told, gate, metrics, audit, quotas, structlog.get_logger("api"))
     nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from txmanager.api import bodies
 from txmanager.api.auth import Caller
-from txmanager.api.endpoint import Call, Header, Reply
+from txmanager.api.endpoint import Audit, Call, Header, Reply
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.problems import Forbidden, MissingKey
 from txmanager.api.quotas import TokenQuotas
@@ -74,6 +74,19 @@ class ResolveRequest(BaseModel):
     verb: str = Field(pattern="^(track|kill|resign|fail)$", examples=["track"])
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was read."""
+
+    intent: Intent
+    own_key: IntentId | None
+    """The caller's own key, where it becomes an alias."""
+    own_account: bool
+    """Whether it acts on the pool's own account: an operator's call, which the audit has."""
+    refusal: TxManagerError | None
+    """Why it is refused, unless it was accepted before."""
+
+
 _ENVELOPE = tuple(Envelope.model_fields)
 
 
@@ -95,6 +108,7 @@ class Intents:
         settings: ApiSettings,
         metrics: ApiMetrics,
         quotas: TokenQuotas,
+        audit: Audit,
     ) -> None:
         self._manager = manager
         self._acceptor = acceptor
@@ -103,6 +117,7 @@ class Intents:
         self._settings = settings
         self._metrics = metrics
         self._quotas = quotas
+        self._audit = audit
         self.stopping = asyncio.Event()
         """Set when the server stops: whoever waits gets the record as it stands."""
 
@@ -131,14 +146,22 @@ class Intents:
         kind = self._kinds.get(kind_name)
         if kind is None:
             raise InvalidInput("kind", f"{kind_name[:100]!r} is not one of {', '.join(self._kinds)}")
-        intent, own_key, refusal = self._read(call, call.caller, kind, payload, told)
+        asked = self._read(call, call.caller, kind, payload, told)
+        intent, refusal = asked.intent, asked.refusal
         if refusal is None:
+            if asked.own_account:
+                await self._audit.note(call, call.scope["path"], "operate")
             charge = await self.charge(call, intent.id)
-            if own_key is not None:
-                await self.within(self._manager.producer.alias(own_key, intent.fingerprint, intent.id))
+            if asked.own_key is not None:
+                await self.within(self._manager.producer.alias(asked.own_key, intent.fingerprint, intent.id))
             submitted = await (self._pinned(intent, lane, charge) if lane else self._acceptor.submit(intent, charge))
         else:
-            submitted = await self._known(intent, own_key, refusal)
+            known = await self._known(asked)
+            if known is None:
+                if asked.own_account:
+                    await self._audit.note(call, call.scope["path"], "operate", refusal.code)
+                raise refusal
+            submitted = known
         record = submitted.record
         if submitted.replayed:
             self._metrics.replayed.labels(kind_name).inc()
@@ -164,18 +187,14 @@ class Intents:
             raise result
         return result
 
-    async def _known(self, intent: Intent, own_key: IntentId | None, refusal: TxManagerError) -> Submitted:
-        """What was accepted before stays accepted, whatever the rules are now; everything else is refused."""
-        asked = intent if own_key is None else replace(intent, id=own_key)
-        known = await self.within(self._manager.producer.replay(asked))
-        if known is None:
-            raise refusal
-        return known
+    async def _known(self, asked: Asked) -> Submitted | None:
+        """What was accepted before stays accepted, whatever the rules are now."""
+        intent = asked.intent if asked.own_key is None else replace(asked.intent, id=asked.own_key)
+        return await self.within(self._manager.producer.replay(intent))
 
     def _read(
         self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], told: Mapping[str, Json]
-    ) -> tuple[Intent, IntentId | None, TxManagerError | None]:
-        """The intent to submit, the caller's own key where it becomes an alias, and why a new one is refused."""
+    ) -> Asked:
         pool = self.pool_of(caller, told.get("pool"))
         tenant = caller.submits_for(call.query.get("tenant"))
         metadata = told.get("metadata") or {}
@@ -206,10 +225,10 @@ class Intents:
             limits=noted(caller.limits.max_cost, reading.max_cost),
         )
         if not exclusive:
-            return intent, None, refusal
+            return Asked(intent, None, bool(reading.own_account), refusal)
         intent = replace(intent, fingerprint=fingerprint(kind.name, reading.identity))
         own = intent_id(key, pool, tenant)
-        return intent, own if own != intent.id else None, refusal
+        return Asked(intent, own if own != intent.id else None, bool(reading.own_account), refusal)
 
     @staticmethod
     def _given_key(call: Call) -> str | None:
