@@ -283,7 +283,13 @@ def _agreement(name: str, network: NetworkSettings) -> dict[str, Any]:
 
 def _policy(pool: PoolSettings, chain: Chain) -> Policy:
     if not isinstance(chain, EvmChain):
-        return Policy(window=pool.window, max_inflight=pool.max_inflight, max_result_bytes=pool.max_result_bytes)
+        return Policy(
+            window=pool.window,
+            max_inflight=pool.max_inflight,
+            max_result_bytes=pool.max_result_bytes,
+            reserve=pool.reserve,
+            max_deposit=pool.policy.max_deposit,
+        )
     facts, policy = chain.settings, pool.policy
     if pool.keyless:
         # No window: the bytes that everything waits for may come last.
@@ -301,6 +307,8 @@ def _policy(pool: PoolSettings, chain: Chain) -> Policy:
         cancel_after_ms=None if policy.cancel_after_s is None else int(policy.cancel_after_s * 1000),
         fill_after_ms=int((policy.fill_after_s or FILL_AFTER_S) * 1000),
         max_result_bytes=pool.max_result_bytes,
+        reserve=pool.reserve,
+        max_deposit=policy.max_deposit,
     )
 
 

@@ -26,6 +26,7 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
+from txmanager.core.funds import Finding, Purse, Word
 from txmanager.core.kills import Doom, KillCause
 from txmanager.core.models import Attempt, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
@@ -158,10 +159,58 @@ def test_a_nodes_word_of_death_is_proven_not_believed(verdict: Verdict) -> None:
     assert isinstance(ask(record(), seen(**said(verdict), clear=True, idle=True)), Prove)
 
 
-def test_missing_funds_pause_the_lane_with_the_nodes_words() -> None:
-    step = ask(record(), seen(**said(Verdict.INSUFFICIENT_FUNDS, "lacks 5")))
+def means(word: Word, needs: int = 9) -> Finding:
+    return Finding(word, Purse("account", 5), needs)
+
+
+def poor(word: Word | None, **more: Any) -> Observation:
+    known = {"means": means(word)} if word is not None else {}
+    return seen(**{**said(Verdict.INSUFFICIENT_FUNDS, "lacks 5"), "lowest": True, **known, **more})
+
+
+@pytest.mark.parametrize("traits", [NEAR, EVM])
+def test_a_poor_lane_pauses_with_the_nodes_words_and_the_numbers(traits: Traits) -> None:
+    step = ask(record(), poor(Word.PAUSE), traits)
     assert isinstance(step, Pause)
-    assert (step.cause, step.evidence["message"]) == (PauseCause.FUNDS, "lacks 5")
+    assert step.cause is PauseCause.FUNDS
+    assert step.evidence == {"message": "lacks 5", "needs": "9", "balance": "5", "purse": "account"}
+
+
+@pytest.mark.parametrize("traits", [NEAR, EVM])
+def test_a_refusal_for_want_of_funds_may_be_for_now(traits: Traits) -> None:
+    """Of a higher nonce it says nothing; of the lowest the balance decides, and what fits is sent again for a while."""
+    for word in Word:
+        assert isinstance(ask(record(), poor(word, lowest=False), traits), Wait)
+        assert isinstance(ask(record(), poor(word, lowest=False, sent_at=0), traits), Probe)
+    assert isinstance(ask(record(), poor(None, sent_at=0), traits), Wait), "nothing before the balance is known"
+    for word in (Word.PROCEED, Word.WAIT):
+        assert isinstance(ask(record(), poor(word), traits), Wait)
+        assert isinstance(ask(record(attempt(signed_at=NOW - 2_000)), poor(word), traits), Pause)
+
+
+def test_only_the_lowest_nonce_that_asks_for_more_than_there_is_is_killed() -> None:
+    alone = {"clear": True, "idle": True}
+    step = ask(record(), poor(Word.FAIL, **alone))
+    assert isinstance(step, Kill)
+    assert step.doom == Doom(KillCause.FUNDS, "it may cost 9, and the lane's account has 5; nothing was spent")
+    assert isinstance(ask(record(), poor(Word.FAIL)), Wait), "NEAR: killed by the next that lands"
+    assert isinstance(ask(record(), poor(Word.FAIL), EVM), Kill)
+    for other in (poor(Word.FAIL, **alone, lowest=False), poor(Word.PROCEED, **alone), poor(None, **alone)):
+        for traits in (NEAR, EVM):
+            assert not isinstance(ask(record(), other, traits), Kill)
+    for traits in (NEAR, EVM):
+        assert isinstance(ask(record(), poor(Word.FAIL, **alone, priced_out=True), traits), Wait), (
+            "while it can be paid"
+        )
+
+
+def test_what_asked_for_too_much_ends_with_that_code_when_it_is_proven_dead() -> None:
+    noop = attempt(8, Purpose.NOOP, terms=Doom(KillCause.FUNDS, "too much").terms)
+    step = ask(record(attempt(), noop), seen(**proven(attempt())))
+    assert isinstance(step, Settle)
+    assert step.outcome.status is Status.FAILED
+    assert step.outcome.error is not None
+    assert (step.outcome.error["code"], step.outcome.error["spent"]) == ("insufficient_funds", "0")
 
 
 def test_a_missing_key_quarantines_the_lane() -> None:
@@ -353,6 +402,9 @@ def observations(draw: st.DrawFn, of: Record) -> Observation:
         idle=draw(st.booleans()),
         unproven=draw(st.booleans()),
         killable=draw(st.booleans()),
+        lowest=draw(st.booleans()),
+        priced_out=draw(st.booleans()),
+        means=draw(st.none() | st.sampled_from(list(Word)).map(means)),
     )
 
 

@@ -22,6 +22,7 @@ from txmanager.core.decide import (
     Wait,
     decide,
 )
+from txmanager.core.funds import Finding, Purse, Word
 from txmanager.core.kills import Doom, KillCause
 from txmanager.core.models import Attempt, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
@@ -174,7 +175,9 @@ def test_the_lowest_nonce_is_given_up_when_the_policy_says_so_and_only_then():
 
 
 def test_without_funds_the_lane_is_paused_and_nothing_is_given_up():
-    assert isinstance(late(record(attempt(age_ms=60_000)), seen(Verdict.INSUFFICIENT_FUNDS)), Pause)
+    poor = Finding(Word.PAUSE, Purse("account", 1), 2)
+    assert isinstance(late(record(attempt(age_ms=60_000)), seen(Verdict.INSUFFICIENT_FUNDS, means=poor)), Pause)
+    assert isinstance(late(record(attempt(age_ms=60_000)), seen(Verdict.INSUFFICIENT_FUNDS)), Wait)
 
 
 def test_what_was_given_up_ends_cancelled_when_its_no_op_is_final_and_done_when_it_landed():

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.devnet.process import Devnet, transfer
 from tests.runtime.relay import Answer, Forward, RpcRelay, hash_of, refuse
-from tests.runtime.stage import NETWORK, POLICY, Counting, Stage, lane_of, metric
+from tests.runtime.stage import POLICY, Counting, Stage, lane_of, metric
 from tests.waiting import until
 from txmanager.chains.near import NearChain
 from txmanager.core.errors import NoLane
@@ -474,75 +473,7 @@ def noop_recorded(stage: Stage) -> bool:
     return any(a.purpose is Purpose.NOOP for r in store.records.values() for a in r.attempts)
 
 
-# -- 8 funds
-
-
-async def test_rule_8_missing_funds_pause_the_lane_and_it_resumes_by_itself(stage: Stage) -> None:
-    empty(stage)
-    running = await stage.start(policy=replace(POLICY, window=3))
-    ids = await stage.submit(*[stage.transfer(f"k{n}", 10**24 + n) for n in range(5)])
-    lane = await stage.until_lane(LaneState.PAUSED)
-    assert lane.reason == "insufficient_funds"
-    assert int(lane.evidence["balance"]) < 10**24
-    statuses = [(await stage.read(i)).status for i in ids]
-    assert statuses == [Status.INFLIGHT] * 3 + [Status.QUEUED] * 2, "no intent fails, none is added"
-    fund(stage, stage.account, 10**25)
-    await stage.until_lane(LaneState.ACTIVE)
-    records = await stage.done(ids)
-    assert stage.amounts() == [10**24 + n for n in range(5)]
-    assert [len(r.attempts) for r in records] == [1] * 5, "the same bytes, sent again"
-    assert metric(running.worker, "balance", lane=stage.lane) > 0
-
-
-async def test_rule_8_a_lane_paused_for_funds_resumes_under_the_next_owner(stage: Stage) -> None:
-    empty(stage)
-    first = await stage.start()
-    ids = await stage.submit(stage.transfer("a", 10**24))
-    await stage.until_lane(LaneState.PAUSED)
-    await first.crash()
-    fund(stage, stage.account, 10**25)
-    await stage.start()
-    await stage.done(ids)
-    await stage.until_lane(LaneState.ACTIVE)
-    assert stage.amounts() == [10**24]
-
-
-async def test_rule_8_what_expired_without_funds_is_proven_dead_and_signed_again_in_stream_order() -> None:
-    with Devnet(accounts=2, keys=2, block_ms=50, validity=40) as devnet:
-        await until(lambda: devnet.head("final")["height"] > 100_000_000, what="blocks are final")
-        stage = Stage(devnet, MemoryLedger(), iter(devnet.told["accounts"]))
-        try:
-            empty(stage)
-            await stage.start(network=replace(NETWORK, validity_blocks=40, head_max_age_s=0.2))
-            ids = await stage.submit(*[stage.transfer(f"k{n}", 10**24 + n) for n in range(3)])
-            await stage.until_lane(LaneState.PAUSED)
-            await until(lambda: metric(stage.running[0].worker, "overtaken_total", cause="expired") == 3, 20)
-            assert (await stage.until_lane(LaneState.PAUSED)).reason == "insufficient_funds"
-            fund(stage, stage.account, 10**25)
-            records = await stage.done(ids)
-            assert stage.amounts() == [10**24, 10**24 + 1, 10**24 + 2]
-            for record in records:
-                dead, again = record.attempts
-                assert dead.proof is not None
-                assert dead.proof["cause"] == "expired"
-                assert again.purpose is Purpose.RESIGN
-        finally:
-            await stage.close()
-
-
-def empty(stage: Stage) -> None:
-    """Leave the lane's account enough for gas and storage, not for a payment of 1 NEAR."""
-    account = stage.account
-    params = {"request_type": "view_account", "finality": "final", "account_id": account["account_id"]}
-    amount = int(stage.devnet.rpc("query", params)["amount"])
-    second = {**account, **account["keys"][1]}
-    _, sent = stage.devnet.sign(second, stage.receiver["account_id"], transfer(amount - 5 * 10**23))
-    stage.devnet.rpc("send_tx", {"signed_tx_base64": sent, "wait_until": "FINAL"})
-
-
-def fund(stage: Stage, account: dict[str, Any], amount: int) -> None:
-    _, sent = stage.devnet.sign(stage.receiver, account["account_id"], transfer(amount))
-    stage.devnet.rpc("send_tx", {"signed_tx_base64": sent, "wait_until": "FINAL"})
+# -- 8 funds: test_funds.py
 
 
 # -- 9 versions

@@ -151,7 +151,6 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     core.Fenced: Answer(503, "Lane owned by another", _LATER),
     core.Refused: Answer(409, "Refused by the ledger", "Read the current state and decide again."),
     core.KeyMissing: Answer(503, "Signing key not on chain", _OPERATOR),
-    core.OutOfFunds: Answer(503, "Lane out of funds", _OPERATOR),
     core.NotOurs: Answer(503, "Stored bytes are not ours", _OPERATOR, "The intent is held until an operator decides."),
     core.RolledBack: Answer(
         503, "Ledger rolled back", _OPERATOR, "Unknown: the lane is quarantined until an operator decides."

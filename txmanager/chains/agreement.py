@@ -29,7 +29,7 @@ from txmanager.core.chain import (
     Unpriced,
     Verdict,
 )
-from txmanager.core.errors import InvalidSettings, KeyMissing, OutOfFunds, Unavailable
+from txmanager.core.errors import InvalidSettings, KeyMissing, Unavailable
 from txmanager.core.models import Attempt, Intent, Json, failure
 from txmanager.core.states import Status
 
@@ -168,14 +168,7 @@ class Agreement:
         if self.single or not told:
             return ready
         asked = [intents[n] for n in told]
-
-        async def ask(chain: Chain) -> list[Ready]:
-            try:
-                return await chain.prepare(lane, asked)
-            except OutOfFunds as poor:
-                raise Unavailable(str(poor)) from None
-
-        poll = await self._poll(ask)
+        poll = await self._poll(lambda chain: chain.prepare(lane, asked))
         lacking = False
         for place, n in enumerate(told):
             words = [word[place] for word in poll.words.values()]

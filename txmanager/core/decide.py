@@ -12,6 +12,7 @@ from dataclasses import field, replace
 
 from txmanager.core.bounds import MAX_RESULT_BYTES
 from txmanager.core.chain import UNSEEN, Proof, SendReply, Sighting, Traits, Verdict
+from txmanager.core.funds import Finding, Word
 from txmanager.core.kills import OVERDUE_WORDS, Doom, KillCause, doom_of
 from txmanager.core.models import Attempt, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
@@ -40,6 +41,10 @@ class Policy:
     max_resigns: int = 3
     max_result_bytes: int = MAX_RESULT_BYTES
     """What is kept of a transaction's result and error, in bytes."""
+    reserve: int | None = None
+    """What the lane's account must have, or nothing is signed. None: `max_deposit` and the fee of the intent."""
+    max_deposit: int | None = None
+    """What one intent may move: a lane that cannot pay that much is poor, and fails nobody."""
 
 
 @value(frozen=True, slots=True)
@@ -68,7 +73,9 @@ class Observation:
     lowest_since: int = 0
     """EVM: when it became the lowest; before that it was not its price that kept it waiting."""
     priced_out: bool = False
-    """EVM: a better price was asked for and would have passed the cap; the next try comes later."""
+    """A no-op cannot be paid, or (EVM) a better price would have passed the cap; the next try comes later."""
+    means: Finding | None = None
+    """After a refusal for want of funds: what the whole balance says to it; None when nobody knows."""
 
 
 # -- steps
@@ -151,6 +158,7 @@ Step = Wait | Settle | Prove | Probe | Resign | Kill | Replace | Hold | Pause | 
 
 _INNOCENT = ("overtaken", "expired")
 """Causes of death that are nobody's fault and do not use up the re-sign limit."""
+_TOO_DEAR = (Verdict.FEE_CAP_EXCEEDED, Verdict.INSUFFICIENT_FUNDS)
 _TOO_CHEAP = (Verdict.UNDERPRICED, Verdict.REPLACEMENT_UNDERPRICED, Verdict.INVALID_FEE)
 _CALLERS = (
     Verdict.INSUFFICIENT_FUNDS,
@@ -161,6 +169,8 @@ _CALLERS = (
     Verdict.PERMANENT,
 )
 """What only whoever holds the key can cure, by other bytes at the same number or by funds."""
+_PATIENCES = 2
+"""How often a node may refuse, a time for inclusion apart, what the balance could pay, before the lane stops for it."""
 REPRICE_EVERY_MS = 1_000
 """A node that calls one price after the other too low is not chased faster than this."""
 
@@ -219,7 +229,8 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
         if doom.cause is KillCause.OVERDUE:
             error = failure("not_included", f"{doom.why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
             return Settle(Outcome(Status.CANCELLED, error=error), "cancelled for being late, and proven dead", deaths)
-        error = failure("rejected", doom.why, new_key_helps=True)
+        code = "insufficient_funds" if doom.cause is KillCause.FUNDS else "rejected"
+        error = failure(code, doom.why, new_key_helps=True)
         return Settle(Outcome(Status.FAILED, error=error), "rejected, and proven dead", deaths)
     asked = record.status is Status.HELD and _verb(record) == "resign"
     if record.status is Status.HELD and not asked:
@@ -245,8 +256,8 @@ def _decide_alive(
     if any(_on_chain(a, seen) for a in noops) or (seen.overtaken and traits.overtaking_kills):
         return Prove("a higher nonce is on chain")
     if verdict is not None and not verdict.sent:
-        if verdict is Verdict.INSUFFICIENT_FUNDS:
-            return Pause(PauseCause.FUNDS, {"message": message})
+        if verdict is Verdict.INSUFFICIENT_FUNDS and (stop := _poor(alive, seen, policy, now)) is not None:
+            return stop
         if verdict is Verdict.KEY_MISSING:
             return Quarantine(QuarantineCause.KEY_MISSING, {"message": message})
         if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED):
@@ -256,7 +267,7 @@ def _decide_alive(
     if asked and not noops:
         if not seen.killable:
             return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
-        if not seen.priced_out if traits.replaces else (seen.clear and seen.idle):
+        if not seen.priced_out and (traits.replaces or (seen.clear and seen.idle)):
             return Kill(doom or Doom(KillCause.CANCELLED, "cancelled"), "a no-op makes its death provable")
     if not (asked or noops or seen.priced_out) and (late := _overdue(record, alive, seen, policy, now)):
         return Kill(late, "a no-op frees the lane from it")
@@ -299,6 +310,27 @@ def _end_given(record: Record, deaths: Mapping[str, Mapping[str, Json]]) -> Step
     return Settle(Outcome(Status.FAILED, error=failure(code, message, new_key_helps=True)), code, deaths)
 
 
+def _poor(alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Pause | Wait | None:
+    """Whether a refusal for want of funds stops the lane. It may be for now: nodes count what else is on its way, and
+    other lanes may spend from the same account. So only the lowest nonce tells, and only against the whole balance."""
+    if not seen.lowest or seen.reply is None:
+        return None
+    if seen.means is None:
+        return Wait("refused for want of funds; the balance is not known yet")
+    patient = now - max(a.signed_at for a in alive) < _PATIENCES * policy.include_within_ms
+    if seen.means.word is Word.FAIL or (seen.means.word is not Word.PAUSE and patient):
+        return None
+    purse = seen.means.purse
+    told = {"needs": str(seen.means.needs), "balance": str(purse.balance), "purse": purse.name}
+    return Pause(PauseCause.FUNDS, {"message": seen.reply.message, **told})
+
+
+def _asks_too_much(seen: Observation) -> bool:
+    """The lane has its reserve and not this much: the intent ends alone, and its number is used up."""
+    refused = seen.reply is not None and seen.reply.verdict is Verdict.INSUFFICIENT_FUNDS
+    return refused and seen.lowest and seen.means is not None and seen.means.word is Word.FAIL
+
+
 def _overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Doom | None:
     """Why the lowest nonce is given up, where the policy says so. Waiting for a lower one does not count."""
     limit = policy.cancel_after_ms
@@ -322,11 +354,12 @@ def _too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy:
 
 
 def _probed(rivals: list[Attempt], verdict: Verdict | None, traits: Traits) -> Attempt:
-    """Of several attempts at one nonce the dearest; the one before it when a node's own cap refuses that."""
+    """Of several attempts at one nonce the dearest; the one before it when a node's own cap, or the balance, refuses
+    that."""
     if not traits.replaces:
         return rivals[0]
     by_age = sorted(rivals, key=lambda a: a.signed_at)
-    return by_age[-2] if verdict is Verdict.FEE_CAP_EXCEEDED and len(by_age) > 1 else by_age[-1]
+    return by_age[-2] if verdict in _TOO_DEAR and len(by_age) > 1 else by_age[-1]
 
 
 def _on_chain(attempt: Attempt, seen: Observation) -> bool:
@@ -337,6 +370,9 @@ def _doomed(record: Record, seen: Observation) -> Doom | None:
     """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash."""
     if seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
         return Doom(KillCause.REJECTED, seen.reply.message)
+    if _asks_too_much(seen):
+        assert seen.means is not None
+        return Doom(KillCause.FUNDS, seen.means.message)
     if _verb(record) in ("kill", "fail"):
         return Doom(KillCause.OPERATOR, "ended by an operator")
     for attempt in record.attempts:

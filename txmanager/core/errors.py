@@ -23,7 +23,6 @@ TxManagerError
 ├── Fenced                  another owner holds the lane: stop working on it at once
 ├── Refused                 the ledger refused one entry of a batch: take again, nothing was written
 ├── KeyMissing              the signing key is not on chain: quarantine the lane
-├── OutOfFunds              the lane cannot pay for what is to be signed: pause it, keep the queue
 ├── NotOurs                 bytes in the ledger are not what this lane signed: sign nothing from them, hold the intent
 ├── RolledBack              the ledger is not the one that was written to: quarantine, sign nothing
 ├── Unavailable             the ledger or the chain is away: retry the same call
@@ -227,9 +226,3 @@ class KeyMissing(TxManagerError):
     """The chain has no such account or access key."""
 
     code = "key_missing"
-
-
-class OutOfFunds(TxManagerError):
-    """The chain says, before anything is signed, that the lane's account cannot pay."""
-
-    code = "insufficient_funds"

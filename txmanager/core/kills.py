@@ -17,6 +17,8 @@ class KillCause(StrEnum):
     OPERATOR = "operator"
     OVERDUE = "overdue"
     """It was not included in the time that the policy gives it."""
+    FUNDS = "insufficient_funds"
+    """It asks for more than the lane has, which was there when it was signed."""
 
 
 OVERDUE_WORDS = "not included within"

@@ -11,6 +11,7 @@ from typing import Literal
 
 from txmanager.core.chain import Proof, SendReply, Sighting, Verdict
 from txmanager.core.decide import Kill, Observation, Policy, Replace, Resign
+from txmanager.core.funds import Finding
 from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
 
@@ -41,7 +42,9 @@ class Flight:
     retry_at: int = 0
     """Until when it is left alone: it broke its owner."""
     priced_out_until: int = 0
-    """Until when no better price is asked for: the last one would have passed the cap."""
+    """Until when no better price and no no-op is asked for: the last one would have passed the cap or the balance."""
+    doubt: tuple[SendReply, Finding] | None = None
+    """A refusal for want of funds, and what the balance said to it."""
 
     def where(self, attempt: Attempt) -> Literal["unknown", "pending", "included", "final"]:
         sighting = self.sightings.get(attempt.name)
@@ -224,6 +227,7 @@ class Flights:
                     lowest=lowest in some,
                     lowest_since=self._lowest[1],
                     priced_out=now < flight.priced_out_until,
+                    means=flight.doubt[1] if flight.doubt is not None and flight.doubt[0] is flight.reply else None,
                 ),
             )
             for flight, some in nonces

@@ -37,6 +37,7 @@ from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.guarded import GuardedChain
 from txmanager.runtime.metrics import Metrics
+from txmanager.runtime.wallet import Wallet
 
 T = TypeVar("T")
 
@@ -103,6 +104,7 @@ class OwnedLane:
     flights: Flights = field(init=False)
     gaps: Gaps = field(init=False)
     breaks: Breaks = field(init=False)
+    wallet: Wallet = field(init=False)
     cursor: int = 0
     signed_upto: str = "0-0"
     last_id: str = "0-0"
@@ -126,6 +128,8 @@ class OwnedLane:
     """Whether an operator, a canceller or a new server asks for attention."""
     resend: bool = False
     """Whether the sender should send everything open again: a node seems to have lost it."""
+    ask_funds: bool = False
+    """Whether the sender should ask again if the lane can pay for what it waits for."""
     blind: bool = False
     """Whether it was leased after a roll-back that nobody vouched for: what it read then proves nothing."""
     given_up: dict[str, str] = field(default_factory=dict)
@@ -137,6 +141,7 @@ class OwnedLane:
         self.chain = GuardedChain(self.chain)
         self.gaps = Gaps(self)
         self.breaks = Breaks(self)
+        self.wallet = Wallet(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self._adopt(self.lane)
         self.checked = self.lane.check
@@ -170,7 +175,8 @@ class OwnedLane:
 
     @property
     def signs_again(self) -> bool:
-        """Whether a re-sign or a no-op may go out. A pause stops first attempts; a lack of funds stops all."""
+        """Whether a re-sign or a no-op may go out. A pause stops first attempts; a lack of funds stops all but the
+        no-op that ends an intent, which may be the one that lacks them."""
         return self.state in WORKING or (self.state is LaneState.PAUSED and not self.lacks_funds)
 
     def _adopt(self, lane: Lane) -> None:
@@ -384,14 +390,20 @@ class OwnedLane:
             return None
         if view.balance is not None:
             self.context.metrics.balance.labels(self.id).set(view.balance)
+        self.wallet.see(view.funds)
         return view
 
-    async def balance(self) -> str:
-        """What the lane can spend, as decimal digits; empty when nobody says."""
+    async def balance(self, purse: str = "") -> str:
+        """What the lane, or one purse of it, can spend, as decimal digits; empty when nobody says."""
         try:
-            balance = (await self.chain.nonce(self.id)).balance
+            view = await self.chain.nonce(self.id)
         except (Unavailable, Busy, KeyMissing):
             return ""
+        self.wallet.see(view.funds)
+        balance = view.balance
+        for one in view.funds.purses if view.funds is not None else ():
+            if one.name == purse:
+                return str(one.balance)
         if balance is None:
             return ""
         self.context.metrics.balance.labels(self.id).set(balance)
@@ -434,6 +446,7 @@ class OwnedLane:
         else:
             await self._check_history(view, None if self.blind else self.footing)
         await self.load()
+        self.ask_funds = True  # a cancelled intent may be what the lane waits for
         if checked:
             await self._compare(view.check)
         self.flying.set()  # what was read back may be in flight again, as after a roll-back of its end

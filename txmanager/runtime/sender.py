@@ -15,7 +15,8 @@ from dataclasses import replace
 from txmanager.core.bounds import bounded
 from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
 from txmanager.core.decide import Kill, Replace, Resign
-from txmanager.core.errors import NotOurs, OutOfFunds, Refused, RolledBack, TxManagerError
+from txmanager.core.errors import NotOurs, Refused, RolledBack, TxManagerError
+from txmanager.core.funds import Finding, Word
 from txmanager.core.kills import KillCause, doom_of
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
@@ -23,9 +24,10 @@ from txmanager.core.states import Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.built import NotBuilt
-from txmanager.runtime.flights import Flight
+from txmanager.runtime.flights import Flight, Order
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
 from txmanager.runtime.sealing import sealed, still_sealed
+from txmanager.runtime.wallet import Short, Wanted
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
@@ -45,6 +47,8 @@ class Sender:
         """Recorded attempts that no node took yet; the lowest nonce goes first."""
         self._solo: Flight | None = None
         self._pause_s = 0.0
+        self._short_of: Intent | None = None
+        """What the lane cannot pay for, as far as this owner stopped for it."""
 
     def rebroadcast(self) -> None:
         """After recovery, or when a node lost it: whatever may still land is sent again, in nonce order."""
@@ -83,6 +87,11 @@ class Sender:
             return True
         if (outbid := self._to_outbid()) is not None:
             return await self._alone(outbid, self._outbid)
+        if lane.ask_funds:
+            lane.ask_funds = False
+            if lane.lacks_funds and lane.lane.evidence.get("intent") and await self._funded():
+                await lane.resume("what it waited for can be paid, or is over")
+                return True
         if self._unsent:
             return await self._send_unsent()
         # While one goes alone, nothing else may follow, but for the no-op that kills it.
@@ -239,11 +248,14 @@ class Sender:
         if not taken:
             return True
         taken = await self._drop_expired(self._served(taken))
-        try:
-            ready = await self._prepare(taken)
-        except OutOfFunds as poor:
-            await self._out_of_funds(poor)
-            return False
+        sifted = await lane.wallet.sift(await self._prepare(taken))
+        await self._fail_unsigned(sifted.failed)
+        ready = sifted.ready
+        if sifted.short is not None:
+            lane.fresh = True  # it stays queued, and is taken again
+            if not ready:
+                await self._short(sifted.short)
+                return False
         if not ready:
             return True
         try:
@@ -324,10 +336,11 @@ class Sender:
         await self._fail_unsigned([(t, error) for t in late])
         return [t for t in taken if t not in late]
 
-    async def _prepare(self, taken: list[Taken]) -> list[tuple[Taken, Prepared]]:
+    async def _prepare(self, taken: list[Taken]) -> list[Wanted]:
         lane = self._lane
         prepared = await self._check([t.intent for t in taken]) if taken else []
-        ready, failed = [], []
+        ready: list[Wanted] = []
+        failed = []
         for entry, result in zip(taken, prepared, strict=True):
             if isinstance(result, Broken):
                 await self._broke(entry, result.error)
@@ -341,26 +354,47 @@ class Sender:
             lane.log.info("intents refused before signing", count=len(failed))
         return ready
 
-    async def _out_of_funds(self, poor: OutOfFunds) -> None:
-        """Nothing was signed: what was taken stays queued, and is taken again when the lane goes on."""
-        lane = self._lane
-        lane.fresh = True
-        await lane.pause(PauseCause.FUNDS, {"message": str(poor), "balance": await lane.balance(), "unsigned": True})
+    async def _short(self, short: Short) -> None:
+        """The head of the queue cannot be paid now: wait for what is in flight, or for funds. Nothing was signed."""
+        lane, intent = self._lane, short.entry.intent
+        if short.word is Word.WAIT:
+            lane.log.info("waits for what is in flight", intent=str(intent.id), message=short.message)
+        else:
+            await self._pause_for(intent, short.message, short.finding)
 
-    async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible | Broken]:
+    async def _pause_for(self, intent: Intent, message: str, found: Finding | None) -> None:
+        self._short_of = intent
+        evidence: dict[str, Json] = {"message": message, "intent": str(intent.id), "unsigned": True}
+        if found is not None:
+            evidence |= {"needs": str(found.needs), "balance": str(found.purse.balance), "purse": found.purse.name}
+        await self._lane.pause(PauseCause.FUNDS, evidence)
+
+    async def _funded(self) -> bool:
+        """Whether what the lane stopped for can be paid now, or is over. Who does not know it judges it anew."""
+        lane, stopped = self._lane, self._short_of
+        named = str(lane.lane.evidence["intent"])
+        if stopped is None or str(stopped.id) != named:
+            return True
+        record = await lane.insist(lambda: lane.context.ledger.read(stopped.id))
+        flight = lane.flights.get(stopped.id)
+        queued = record is not None and record.status is Status.QUEUED
+        if not queued and (flight is None or not flight.dead or flight.record.cancel_requested):
+            return True
+        [checked] = await self._check([stopped])
+        found = await lane.wallet.weigh(checked) if isinstance(checked, Prepared | Unpriced) else None
+        return found is None or found.word is not Word.PAUSE
+
+    async def _check(self, intents: list[Intent]) -> list[Prepared | Impossible | Unpriced | Broken]:
         """Poison must not stop a lane: what breaks the adapter is found among the others, before anything is signed."""
         lane = self._lane
         try:
-            prepared = await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
+            return await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
         except TxManagerError:
             raise
         except Exception as error:
             if len(intents) > 1:
                 return [result for intent in intents for result in await self._check([intent])]
             return [Broken(error)]
-        for unpriced in [one for one in prepared if isinstance(one, Unpriced)]:
-            raise OutOfFunds(unpriced.message)
-        return [one for one in prepared if not isinstance(one, Unpriced)]
 
     async def _fail_unsigned(self, failed: Sequence[tuple[Taken, dict[str, Json]]]) -> None:
         if not failed:
@@ -389,7 +423,7 @@ class Sender:
         """The same nonce at a better price, the intent's own bytes or a no-op: written ahead, then sent."""
         lane, order, record = self._lane, flight.order, flight.record
         flight.order = None
-        if not lane.signs_again or not flight.open:
+        if not self._may_sign(order) or not flight.open:
             return True
         nonce = max(a.nonce for a in flight.open)
         rivals = [a for a in record.attempts if a.nonce == nonce]
@@ -419,6 +453,8 @@ class Sender:
             lane.context.metrics.priced_out.labels(lane.id).inc()
             lane.log.error("no better price below the cap", intent=str(record.id), nonce=nonce)
             return True
+        if attempt.purpose is Purpose.NOOP and not await self._pays(flight, attempt):
+            return True
         if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt)]):
             return True
         lane.context.point("after_replace_ahead")
@@ -438,25 +474,29 @@ class Sender:
         """Sign again, or sign a no-op: alone on the lane, written ahead, then nothing newer until it is seen."""
         lane, order, record = self._lane, flight.order, flight.record
         flight.order = None
-        if not lane.flights.clear_for(flight) or not lane.signs_again or not flight.still(order):
+        if not lane.flights.clear_for(flight) or not self._may_sign(order) or not flight.still(order):
             return False
         now = lane.context.clock()
         if isinstance(order, Resign):
             if not await still_sealed(lane, record):
                 return await self._refuse_directive(record)
-            try:
-                [prepared] = await self._check([record.intent])
-            except OutOfFunds as poor:
-                await self._out_of_funds(poor)
-                return False
+            [prepared] = await self._check([record.intent])
             if isinstance(prepared, Broken):
                 raise prepared.error
             if isinstance(prepared, Impossible):
                 await self._fail_dead(flight, order, dict(prepared.error))
                 return True
+            sifted = await lane.wallet.sift([(_taken(record), prepared)])
+            for _, error in sifted.failed:
+                await self._fail_dead(flight, order, error)
+                return True
+            if sifted.short is not None:
+                await self._short(sifted.short)
+                return False
+            [(_, payable)] = sifted.ready
             try:
                 signed = await lane.insist(
-                    lambda: lane.chain.sign(lane.id, [prepared], lane.cursor, Purpose.RESIGN, lane.context.clock())
+                    lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
                 )
             except NotBuilt as nothing:
                 await self._fail_dead(flight, order, nothing.error)
@@ -467,6 +507,8 @@ class Sender:
         if attempt is None:
             flight.killable = False
             lane.log.warning("the key can sign no no-op", intent=str(record.id))
+            return False
+        if attempt.purpose is Purpose.NOOP and not await self._pays(flight, attempt):
             return False
         deaths = dict(order.deaths) if isinstance(order, Resign) else {}
         if isinstance(order, Kill):
@@ -495,6 +537,23 @@ class Sender:
             await lane.load()
         return True
 
+    def _may_sign(self, order: Order | None) -> bool:
+        """A lane without funds signs nothing again, but for the no-op that ends an intent: that may bring it back."""
+        lane = self._lane
+        return lane.signs_again or (lane.lacks_funds and isinstance(order, Kill))
+
+    async def _pays(self, flight: Flight, noop: Attempt) -> bool:
+        """Whether the lane can pay for a no-op. If it cannot, it waits for funds with all that it has in flight."""
+        lane = self._lane
+        missing = await lane.wallet.pays(noop)
+        if missing is None:
+            return True
+        flight.priced_out_until = lane.context.clock() + lane.policy.include_within_ms
+        purse = missing.purse
+        told = {"needs": str(missing.needs), "balance": str(purse.balance), "purse": purse.name}
+        await lane.pause(PauseCause.FUNDS, {"message": "a no-op cannot be paid", **told})
+        return False
+
     async def _fail_dead(self, flight: Flight, order: Resign, error: dict[str, Json]) -> None:
         """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
         lane, record = self._lane, flight.record
@@ -502,6 +561,10 @@ class Sender:
         if await lane.settle([item]):
             lane.flights.remove(record.id)
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
+
+
+def _taken(record: Record) -> Taken:
+    return Taken(record.intent, record.life, record.stream_id, record.created_at)
 
 
 def _record(lane: str, entry: Taken, status: Status, *attempts: Attempt) -> Record:

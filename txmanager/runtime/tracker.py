@@ -37,6 +37,8 @@ _QUICK_S = 0.001
 _NOTHING_LEFT = (Wait, Settle)
 """Steps that ask for nothing once the ends are stored."""
 PROVE_EVERY_MS = 1_000
+FUNDS_EVERY_MS = 5_000
+"""A lane without funds looks at its balance at least so often."""
 
 
 class Tracker:
@@ -89,6 +91,7 @@ class Tracker:
         if self._lane.gaps:
             changed |= await self._lane.gaps.tend()
         await self._answer()
+        await self._doubt()
         steps = await self._decide()
         ends = [(f, s) for f, s in steps if isinstance(s, Settle)]
         changed |= await self._settle([(f, s) for f, s in ends if s.outcome.tx_hash])
@@ -117,7 +120,7 @@ class Tracker:
                 await self._hold(flight, step)
             case Pause(cause=cause, evidence=evidence):
                 flight.reply, flight.sent_at = None, self._lane.context.clock()
-                await self._lane.pause(cause, {**evidence, "balance": await self._lane.balance()})
+                await self._lane.pause(cause, evidence)
             case Quarantine(cause=grave, evidence=evidence):
                 flight.reply = None
                 await self._lane.quarantine(grave, evidence)
@@ -168,7 +171,8 @@ class Tracker:
         oldest = min((f.record.created_at for f in lane.flights), default=now)
         lane.context.metrics.oldest.labels(lane.id).set(max(0, now - oldest) / 1000)
         lane.context.metrics.inflight.labels(lane.id).set(len(lane.flights))
-        empty = lane.depth <= len(lane.flights)
+        # Nothing new goes out while the lane has no funds for it, or waits for what is in flight.
+        empty = lane.depth <= len(lane.flights) or lane.lacks_funds or lane.wallet.waits
         seen = lane.flights.observe_all(queue_empty=empty, now=now, floor=lane.gaps.floor)
         try:
             if not any(flight.retry_at for flight, _ in seen):
@@ -188,6 +192,17 @@ class Tracker:
                     raise
                 await lane.breaks.of_flight(flight, error)
         return steps
+
+    async def _doubt(self) -> None:
+        """A refusal for want of funds says nothing by itself: compare it with the balance, once for each answer."""
+        poor = [
+            f
+            for f in self._lane.flights
+            if f.reply is not None and f.reply.verdict is Verdict.INSUFFICIENT_FUNDS
+            if f.doubt is None or f.doubt[0] is not f.reply
+        ]
+        if poor and not self._lane.keyless:
+            await self._lane.wallet.doubt(poor)
 
     # -- carrying steps out
 
@@ -337,9 +352,15 @@ class Tracker:
                     await lane.resume("nothing waits for a held intent any more")
         if paused:
             return
-        if lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < lane.policy.include_within_ms:
+        if lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < self._ask_funds_every_ms:
             self._funds_at = lane.context.clock()
-            found, then = await lane.balance(), str(lane.lane.evidence.get("balance", ""))
+            if lane.lane.evidence.get("intent"):
+                lane.ask_funds = True
+                lane.work.set()
+                return
+            # Something in flight lacks them, or an older release stopped the lane.
+            purse = str(lane.lane.evidence.get("purse", ""))
+            found, then = await lane.balance(purse), str(lane.lane.evidence.get("balance", ""))
             if found and then and int(found) > int(then):
                 await lane.resume("the balance grew")
             elif found and not then:
@@ -347,6 +368,10 @@ class Tracker:
             elif found and not any(flight.open for flight in lane.flights) and not self._unsigned_waits():
                 # The dead ones among them wait to be signed again, which a lane without funds does not do.
                 await lane.resume("nothing waits for funds any more")
+
+    @property
+    def _ask_funds_every_ms(self) -> int:
+        return min(self._lane.policy.include_within_ms, FUNDS_EVERY_MS)
 
     def _unsigned_waits(self) -> bool:
         """What the chain would not even try for want of funds is still queued."""

@@ -270,6 +270,7 @@ class PoolSettings(Part):
     max_inflight: int = Field(default=128, ge=1, le=100_000)
     queue_limit: int = Field(default=1_000_000, ge=1)
     max_result_bytes: int = Field(default=8_192, ge=1_024, le=1_048_576)
+    reserve: Money | None = None
     policy: PolicySettings = PolicySettings()
     webhooks: tuple[WebhookSettings, ...] = ()
 
@@ -293,6 +294,8 @@ class PoolSettings(Part):
                     f"{where}.keyless",
                     "cannot stand beside keys: a pool signs for its callers, or they sign themselves",
                 )
+            if self.keyless and self.reserve is not None:
+                yield InvalidSettings(f"{where}.reserve", "belongs to pools with keys: its callers pay; remove it")
             if self.window > EVM_WINDOW:
                 yield InvalidSettings(
                     f"{where}.window", f"must be at most {EVM_WINDOW}: nodes hold no more of an account"

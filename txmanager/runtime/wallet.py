@@ -1,0 +1,181 @@
+"""What a lane may still spend: its balance as last read, less what its recorded attempts may take.
+
+A reading is kept for as long as it alone says that there is enough: the ordinary intent of a lane with funds asks
+nobody. Everything that the lane decides about funds rests on `Wallet.read`, and on the rule in `core/funds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from txmanager.core.chain import Prepared, Unpriced
+from txmanager.core.errors import Busy, InvalidInput, KeyMissing, Unavailable
+from txmanager.core.funds import FREE, Cost, Finding, Funds, Reserve, Word, dearest, judge, total
+from txmanager.core.ledger import Taken
+from txmanager.core.models import Attempt, Json, failure
+from txmanager.runtime.flights import Flight
+
+if TYPE_CHECKING:
+    from txmanager.runtime.lane import OwnedLane
+
+Wanted = tuple[Taken, Prepared | Unpriced]
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """Where a batch stops for want of funds: it and everything after it stay queued."""
+
+    entry: Taken
+    word: Word
+    """Wait or pause."""
+    finding: Finding | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """A batch by what the lane can pay for, in order."""
+
+    ready: list[tuple[Taken, Prepared]]
+    failed: list[tuple[Taken, dict[str, Json]]]
+    short: Short | None = None
+
+
+class Wallet:
+    def __init__(self, lane: OwnedLane) -> None:
+        self._lane = lane
+        self._reserve = Reserve(lane.policy.reserve, lane.policy.max_deposit)
+        self._funds: Funds | None = None
+        self._out = FREE
+        """What may still be taken from `_funds`: by what was in flight when it was read, and what was let go since."""
+        self.waits = False
+        """The head of the queue waits for what is in flight: nothing new follows that."""
+
+    def see(self, funds: Funds | None) -> None:
+        """A reading of the chain, whatever it was made for."""
+        if funds is not None:
+            self._funds, self._out = funds, self._committed(funds.height)
+
+    async def read(self) -> Funds | None:
+        """The lane's funds now; None when nobody says. An intent that ends for want of funds ends by this reading."""
+        lane = self._lane
+        try:
+            view = await lane.chain.nonce(lane.id)
+        except KeyMissing:
+            return None
+        if view.balance is not None:
+            lane.context.metrics.balance.labels(lane.id).set(view.balance)
+        self.see(view.funds)
+        return view.funds
+
+    # -- before signing
+
+    async def sift(self, wanted: Sequence[Wanted]) -> Sifted:
+        """What is let go, what fails alone, and where the batch stops."""
+        self.waits = False
+        ready = [(entry, one) for entry, one in wanted if isinstance(one, Prepared)]
+        costs = total([one.cost for _, one in ready if one.cost is not None])
+        if self._lane.keyless or (len(ready) == len(wanted) and self._covers(costs)):
+            return Sifted(ready, [])
+        funds = await self._lane.insist(self.read)
+        if funds is None:
+            return Sifted(ready, [])  # nobody says: let a node tell
+        sifted = Sifted([], [])
+        for entry, one in wanted:
+            word, found = self._judge(one, funds)
+            if word is Word.FAIL:
+                sifted.failed.append((entry, _error(found)))
+            elif word is Word.PROCEED and isinstance(one, Prepared):
+                self._out = total([self._out, one.cost or FREE])
+                sifted.ready.append((entry, one))
+            else:
+                self.waits = word is Word.WAIT
+                message = one.message if isinstance(one, Unpriced) else found.message
+                return Sifted(sifted.ready, sifted.failed, Short(entry, word, found, message))
+        return sifted
+
+    async def weigh(self, one: Prepared | Unpriced) -> Finding | None:
+        """The word on one intent alone, as it is signed again or asked about; None when nobody says."""
+        funds = await self._lane.insist(self.read)
+        if funds is None:
+            return None
+        word, found = self._judge(one, funds)
+        return Finding(word, found.purse, found.needs)
+
+    def _judge(self, one: Prepared | Unpriced, funds: Funds) -> tuple[Word, Finding]:
+        if isinstance(one, Prepared):
+            found = judge(one.cost or FREE, funds, self._out, self._reserve)
+            return found.word, found
+        found = judge(one.at_least, funds, self._out, self._reserve)
+        if found.word is not Word.PROCEED:
+            return found.word, found
+        # What it costs at least is there, and the chain says that it is not enough.
+        return (Word.WAIT if any(flight.open for flight in self._lane.flights) else Word.PAUSE), found
+
+    def _covers(self, cost: Cost) -> bool:
+        """Whether the last reading alone says that there is enough."""
+        if self._funds is None:
+            return False
+        after = total([self._out, cost])
+        for purse in self._funds.purses:
+            kept = self._reserve.wanted or 0 if purse.deposits else 0
+            if purse.share(after) + kept > purse.balance:
+                return False
+        self._out = after
+        return True
+
+    # -- after write-ahead
+
+    async def doubt(self, flights: Sequence[Flight]) -> None:
+        """A node refused these for want of funds: compare each with the whole balance."""
+        try:
+            funds = await self.read()
+        except (Unavailable, Busy):
+            return  # asked again at the next look
+        for flight in flights:
+            if funds is None or flight.reply is None:
+                continue
+            effects = [a for a in flight.open if a in flight.record.effects] or flight.open
+            cheapest = min((self._cost(a) for a in effects), key=lambda c: (c.deposit, c.fee), default=FREE)
+            flight.doubt = (flight.reply, judge(cheapest, funds, FREE, self._reserve))
+
+    async def pays(self, noop: Attempt) -> Finding | None:
+        """None when the lane can pay for a no-op, reserve or not; else what is missing."""
+        funds = await self._lane.insist(self.read)
+        if funds is None:
+            return None
+        found = judge(self._cost(noop), funds, FREE, Reserve())
+        return None if found.word is Word.PROCEED else found
+
+    def _committed(self, height: int) -> Cost:
+        """What recorded attempts may still take from a balance read at a height; of one number only one does."""
+        lane = self._lane
+        costs = [dearest([self._cost(a) for a in lane.gaps.fills if a.nonce == n]) for n in _numbers(lane.gaps.fills)]
+        for flight in lane.flights:
+            paid = {a.nonce for a in flight.record.attempts if _paid(flight, a, height)}
+            still = [a for a in flight.record.live if a.name not in flight.proofs and a.nonce not in paid]
+            costs += [dearest([self._cost(a) for a in still if a.nonce == n]) for n in _numbers(still)]
+        return total(costs)
+
+    def _cost(self, attempt: Attempt) -> Cost:
+        try:
+            return self._lane.chain.cost(attempt)
+        except InvalidInput:  # bytes that cannot be read say nothing of their cost: a node tells
+            return FREE
+
+
+def _numbers(attempts: Sequence[Attempt]) -> set[int]:
+    return {attempt.nonce for attempt in attempts}
+
+
+def _paid(flight: Flight, attempt: Attempt, height: int) -> bool:
+    """Whether a balance read at a height was read after this landed."""
+    seen = flight.sightings.get(attempt.name)
+    return seen is not None and flight.on_chain(attempt) and seen.height is not None and seen.height <= height
+
+
+def _error(found: Finding) -> dict[str, Json]:
+    told = {"needs": str(found.needs), "balance": str(found.purse.balance), "purse": found.purse.name}
+    return failure("insufficient_funds", found.message, new_key_helps=True, **told)
