@@ -185,7 +185,7 @@ def test_a_refusal_for_want_of_funds_may_be_for_now(traits: Traits) -> None:
     assert isinstance(ask(record(), poor(None, sent_at=0), traits), Wait), "nothing before the balance is known"
     for word in (Word.PROCEED, Word.WAIT):
         assert isinstance(ask(record(), poor(word), traits), Wait)
-        assert isinstance(ask(record(attempt(signed_at=NOW - 2_000)), poor(word), traits), Pause)
+        assert isinstance(ask(record(attempt(signed_at=NOW - 4_000)), poor(word), traits), Pause)
 
 
 def test_only_the_lowest_nonce_that_asks_for_more_than_there_is_is_killed() -> None:

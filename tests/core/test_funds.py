@@ -39,6 +39,10 @@ def word(cost: Cost, balance: int, committed: Cost = FREE, reserve: Reserve = Re
         (Cost(1, 1), 20, FREE, Reserve(wanted=20), Word.PROCEED),
         (Cost(30, 0), 20, FREE, Reserve(wanted=20), Word.FAIL),
         (Cost(30, 0), 20, FREE, Reserve(wanted=0), Word.FAIL),
+        # Far more gas than anybody buys is no sign of poverty.
+        (Cost(30, 0, usual=15), 20, FREE, Reserve(), Word.FAIL),
+        (Cost(30, 0, usual=15), 14, FREE, Reserve(), Word.PAUSE),
+        (Cost(30, 0, usual=15), 20, FREE, Reserve(max_deposit=6), Word.PAUSE),
     ],
 )
 def test_the_rule(cost, balance, committed, reserve, expected):

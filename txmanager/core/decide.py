@@ -169,7 +169,7 @@ _CALLERS = (
     Verdict.PERMANENT,
 )
 """What only whoever holds the key can cure, by other bytes at the same number or by funds."""
-_PATIENCES = 2
+_PATIENCES = 4
 """How often a node may refuse, a time for inclusion apart, what the balance could pay, before the lane stops for it."""
 REPRICE_EVERY_MS = 1_000
 """A node that calls one price after the other too low is not chased faster than this."""

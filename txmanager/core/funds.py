@@ -8,6 +8,7 @@ before it waits at the head. A lane below its reserve pauses, and nothing fails 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import IntEnum
 from typing import Literal
 
@@ -21,6 +22,9 @@ class Cost:
     fee: int = 0
     deposit: int = 0
     """What it moves beside the fee."""
+    usual: int | None = None
+    """The part of the fee that any lane should have. Who buys far more gas than others do asks for too much: a lane
+    without that is not poor. None: all of it."""
 
 
 FREE = Cost()
@@ -47,6 +51,14 @@ class Funds:
 
     purses: tuple[Purse, ...]
     height: int
+    refunds: bool = False
+    """More may come back: this chain takes all gas ahead, and returns what was not used some blocks later."""
+
+    def highest(self, other: Funds) -> Funds:
+        """Of two readings the higher balance of each purse."""
+        before = {purse.name: purse.balance for purse in other.purses}
+        purses = [replace(p, balance=max(p.balance, before.get(p.name, 0))) for p in self.purses]
+        return Funds(tuple(purses), self.height, self.refunds)
 
 
 @value(frozen=True, slots=True)
@@ -61,7 +73,7 @@ class Reserve:
     def of(self, purse: Purse, cost: Cost) -> int:
         if self.wanted is not None and purse.deposits:
             return self.wanted
-        return purse.share(Cost(cost.fee, self.max_deposit or 0))
+        return purse.share(Cost(cost.fee if cost.usual is None else cost.usual, self.max_deposit or 0))
 
 
 class Word(IntEnum):

@@ -6,8 +6,11 @@ nobody. Everything that the lane decides about funds rests on `Wallet.read`, and
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from txmanager.core.chain import Prepared, Unpriced
@@ -50,6 +53,10 @@ class Wallet:
         self._funds: Funds | None = None
         self._out = FREE
         """What may still be taken from `_funds`: by what was in flight when it was read, and what was let go since."""
+        self._watch_s = lane.policy.include_within_ms / 1000
+        """How long a low balance is watched before anything ends or stops for it: refunds take a few blocks."""
+        self._readings: deque[tuple[float, Funds]] = deque()
+        """All readings of the last two such spans, by the loop's time."""
         self.waits = False
         """The head of the queue waits for what is in flight: nothing new follows that."""
 
@@ -57,6 +64,7 @@ class Wallet:
         """A reading of the chain, whatever it was made for."""
         if funds is not None:
             self._funds, self._out = funds, self._committed(funds.height)
+            self._readings.append((asyncio.get_running_loop().time(), funds))
 
     async def read(self) -> Funds | None:
         """The lane's funds now; None when nobody says. An intent that ends for want of funds ends by this reading."""
@@ -106,13 +114,29 @@ class Wallet:
 
     def _judge(self, one: Prepared | Unpriced, funds: Funds) -> tuple[Word, Finding]:
         if isinstance(one, Prepared):
-            found = judge(one.cost or FREE, funds, self._out, self._reserve)
-            return found.word, found
-        found = judge(one.at_least, funds, self._out, self._reserve)
-        if found.word is not Word.PROCEED:
-            return found.word, found
+            return self._sure(one.cost or FREE, funds, self._out)
+        word, found = self._sure(one.at_least, funds, self._out)
+        if word is not Word.PROCEED:
+            return word, found
         # What it costs at least is there, and the chain says that it is not enough.
         return (Word.WAIT if any(flight.open for flight in self._lane.flights) else Word.PAUSE), found
+
+    def _sure(self, cost: Cost, funds: Funds, committed: Cost) -> tuple[Word, Finding]:
+        """Where gas that was paid ahead comes back later, a low balance may be so for a moment. Nothing ends and
+        nothing stops for that: what the highest balance of a while does not change, or could not, is sure."""
+        found = judge(cost, funds, committed, self._reserve)
+        if found.word < Word.FAIL or not funds.refunds:
+            return found.word, found
+        now = asyncio.get_running_loop().time()
+        while self._readings and now - self._readings[0][0] > 2 * self._watch_s:
+            self._readings.popleft()
+        best = reduce(lambda high, one: high.highest(one[1]), self._readings, funds)
+        likely = judge(cost, best, committed, self._reserve)
+        watched = bool(self._readings) and now - self._readings[0][0] >= self._watch_s
+        if likely.word >= Word.FAIL and (watched or likely.needs > 2 * likely.purse.balance):
+            return likely.word, likely
+        asyncio.get_running_loop().call_later(self._watch_s, self._lane.wake)
+        return Word.WAIT, found
 
     def _covers(self, cost: Cost) -> bool:
         """Whether the last reading alone says that there is enough."""
@@ -139,7 +163,8 @@ class Wallet:
                 continue
             effects = [a for a in flight.open if a in flight.record.effects] or flight.open
             cheapest = min((self._cost(a) for a in effects), key=lambda c: (c.deposit, c.fee), default=FREE)
-            flight.doubt = (flight.reply, judge(cheapest, funds, FREE, self._reserve))
+            word, found = self._sure(cheapest, funds, FREE)
+            flight.doubt = (flight.reply, Finding(word, found.purse, found.needs))
 
     async def pays(self, noop: Attempt) -> Finding | None:
         """None when the lane can pay for a no-op, reserve or not; else what is missing."""

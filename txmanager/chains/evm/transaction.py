@@ -22,6 +22,9 @@ from txmanager.signing.evm import keccak256
 LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE = 0, 1, 2, 4
 TYPES = (LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE)
 
+USUAL_GAS = 5_000_000
+"""A large deployment; more than this is nothing that every lane has to have funds for."""
+
 AccessList = tuple[tuple[bytes, tuple[bytes, ...]], ...]
 """(address, storage keys) each."""
 Authorizations = tuple[tuple[int, bytes, int, int, int, int], ...]
@@ -63,7 +66,7 @@ class Body:
     def cost(self, fees: Fees) -> Cost:
         """What a node wants the sender to have: every unit of gas at the highest price. (A roll-up's charge for data
         comes on top; nobody knows it before.)"""
-        return Cost(self.gas * fees.max_fee, self.value)
+        return Cost(self.gas * fees.max_fee, self.value, min(self.gas, USUAL_GAS) * fees.max_fee)
 
 
 @value(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from txmanager.chains.near.actions import (
     WithdrawFromGasKey,
 )
 from txmanager.chains.near.effects import deposit_at_risk, in_words
-from txmanager.chains.near.limits import attached_deposit
+from txmanager.chains.near.limits import TGAS, attached_deposit
 from txmanager.chains.near.policy import KeyView
 from txmanager.chains.near.views import AccountView
 from txmanager.core.errors import PolicyRefused
@@ -39,6 +39,9 @@ STORAGE_PRICE = 10**19
 """yoctoNEAR that stay locked for each byte an account uses."""
 FREE_BYTES = 770
 """An account this small needs no balance."""
+
+USUAL_GAS = 300 * TGAS
+"""What callers attach at most, as a rule; more than this is nothing that every lane has to have funds for."""
 
 _RECEIPT = 217 * GGAS
 _FLAT: Mapping[type, int] = {
@@ -59,7 +62,9 @@ _CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 4_000
 
 def worst_cost(actions: Sequence[Action], price: int) -> Cost:
     charge = sum([CREATION_CHARGE for action in actions if type(action) is CreateAccount])
-    return Cost(prepaid_gas(actions) * price + charge, attached_deposit(actions))
+    gas = prepaid_gas(actions)
+    usual = min(gas, USUAL_GAS) * price + charge
+    return Cost(gas * price + charge, attached_deposit(actions), usual)
 
 
 def cost_at_risk(actions: Sequence[Action]) -> int:
@@ -108,7 +113,7 @@ def read_funds(key: KeyView, account: AccountView | None) -> Funds | None:
         purses.append(Purse("gas_key", key.gas_balance, deposits=False))
     elif key.allowance is not None:
         purses.append(Purse("allowance", key.allowance, deposits=False))
-    return Funds(tuple(purses), account.height)
+    return Funds(tuple(purses), account.height, refunds=True)
 
 
 def purchase_price(config: Mapping[str, Any]) -> int:
