@@ -45,7 +45,7 @@ def test_what_was_signed_is_read_back_and_costs_no_less_than_a_node_asks(
         told = wire.decode(raw).actions
         inner = [a for action in told for a in getattr(action, "actions", ())]
         if not any(isinstance(action, Unsupported) for action in (*told, *inner)):
-            asked = fees.tx_gas(told) + fees.receipt_gas(told)
+            asked = fees.tx_gas(told, account_id, "receiver.near") + fees.receipt_gas(told, "receiver.near")
             cost = worst_cost(actions, 10)
             assert cost.fee >= asked * 10
             assert cost.deposit == fees.deposit_of(told)
@@ -74,7 +74,7 @@ def test_the_price_gas_is_bought_at_is_read_and_never_guessed_low(told, price):
 
 
 async def test_the_whole_balance_fits_to_the_last_yocto_and_one_more_does_not():
-    """Our word and the node's are the same at the edge: what we let through is let in."""
+    """Our word and the node's are the same close to the edge: what we let through is let in."""
     world = NearWorld()
     view = await world.chain.nonce(world.lane)
     funds = view.funds

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from txmanager.core.chain import Prepared, Unpriced
+from txmanager.core.chain import NonceView, Prepared, Unpriced
 from txmanager.core.errors import Busy, InvalidInput, KeyMissing, Unavailable
 from txmanager.core.funds import FREE, Cost, Finding, Funds, Reserve, Word, dearest, judge, total
 from txmanager.core.ledger import Taken
@@ -22,6 +22,8 @@ from txmanager.runtime.flights import Flight
 
 if TYPE_CHECKING:
     from txmanager.runtime.lane import OwnedLane
+
+_ALONE_S = 60.0
 
 Wanted = tuple[Taken, Prepared | Unpriced]
 
@@ -57,6 +59,9 @@ class Wallet:
         """How long a low balance is watched before anything ends or stops for it: refunds take a few blocks."""
         self._readings: deque[tuple[float, Funds]] = deque()
         """All readings of the last two such spans, by the loop's time."""
+        self._view: NonceView | None = None
+        self._alone_since: float | None = None
+        """Since when too few nodes answer to say that funds are missing."""
         self.waits = False
         """The head of the queue waits for what is in flight: nothing new follows that."""
 
@@ -75,6 +80,7 @@ class Wallet:
             return None
         if view.balance is not None:
             lane.context.metrics.balance.labels(lane.id).set(view.balance)
+        self._view = view
         self.see(view.funds)
         return view.funds
 
@@ -92,7 +98,7 @@ class Wallet:
             return Sifted(ready, [])  # nobody says: let a node tell
         sifted = Sifted([], [])
         for entry, one in wanted:
-            word, found = self._judge(one, funds)
+            word, found = await self._judge(one, funds)
             if word is Word.FAIL:
                 sifted.failed.append((entry, _error(found)))
             elif word is Word.PROCEED and isinstance(one, Prepared):
@@ -109,17 +115,43 @@ class Wallet:
         funds = await self._lane.insist(self.read)
         if funds is None:
             return None
-        word, found = self._judge(one, funds)
+        word, found = await self._judge(one, funds)
         return Finding(word, found.purse, found.needs)
 
-    def _judge(self, one: Prepared | Unpriced, funds: Funds) -> tuple[Word, Finding]:
+    async def _judge(self, one: Prepared | Unpriced, funds: Funds) -> tuple[Word, Finding]:
         if isinstance(one, Prepared):
-            return self._sure(one.cost or FREE, funds, self._out)
-        word, found = self._sure(one.at_least, funds, self._out)
+            return await self._agreed(one.cost or FREE, funds, self._out)
+        word, found = await self._agreed(one.at_least, funds, self._out)
         if word is not Word.PROCEED:
             return word, found
         # What it costs at least is there, and the chain says that it is not enough.
         return (Word.WAIT if any(flight.open for flight in self._lane.flights) else Word.PAUSE), found
+
+    async def _agreed(self, cost: Cost, funds: Funds, committed: Cost) -> tuple[Word, Finding]:
+        """Where there are several nodes, no intent ends and no lane stops by the word of one."""
+        word, found = self._sure(cost, funds, committed)
+        if word < Word.FAIL:
+            return word, found
+        told = await self._of_all_nodes(funds)
+        return self._sure(cost, told, committed) if told is not None else self._later(found)
+
+    async def _of_all_nodes(self, funds: Funds) -> Funds | None:
+        """The highest balance that any node tells; None while too few of them answer. Nothing is signed then, so that
+        one node's word is enough after a while: a node that is gone must not keep the lane waiting."""
+        lane, now = self._lane, asyncio.get_running_loop().time()
+        if self._view is None:
+            return funds
+        try:
+            told = (await lane.chain.readings(lane.id, self._view)).by_node.values()
+        except (Unavailable, Busy):
+            self._alone_since = self._alone_since or now
+            return funds if now - self._alone_since >= _ALONE_S else None
+        self._alone_since = None
+        return reduce(Funds.highest, [view.funds for view in told if view.funds is not None], funds)
+
+    def _later(self, found: Finding) -> tuple[Word, Finding]:
+        asyncio.get_running_loop().call_later(self._watch_s, self._lane.wake)
+        return Word.WAIT, found
 
     def _sure(self, cost: Cost, funds: Funds, committed: Cost) -> tuple[Word, Finding]:
         """Where gas that was paid ahead comes back later, a low balance may be so for a moment. Nothing ends and
@@ -135,8 +167,7 @@ class Wallet:
         watched = bool(self._readings) and now - self._readings[0][0] >= self._watch_s
         if likely.word >= Word.FAIL and (watched or likely.needs > 2 * likely.purse.balance):
             return likely.word, likely
-        asyncio.get_running_loop().call_later(self._watch_s, self._lane.wake)
-        return Word.WAIT, found
+        return self._later(found)
 
     def _covers(self, cost: Cost) -> bool:
         """Whether the last reading alone says that there is enough."""
@@ -163,7 +194,7 @@ class Wallet:
                 continue
             effects = [a for a in flight.open if a in flight.record.effects] or flight.open
             cheapest = min((self._cost(a) for a in effects), key=lambda c: (c.deposit, c.fee), default=FREE)
-            word, found = self._sure(cheapest, funds, FREE)
+            word, found = await self._agreed(cheapest, funds, FREE)
             flight.doubt = (flight.reply, Finding(word, found.purse, found.needs))
 
     async def pays(self, noop: Attempt) -> Finding | None:
@@ -172,6 +203,8 @@ class Wallet:
         if funds is None:
             return None
         found = judge(self._cost(noop), funds, FREE, Reserve())
+        if found.word is not Word.PROCEED:
+            found = judge(self._cost(noop), await self._of_all_nodes(funds) or funds, FREE, Reserve())
         return None if found.word is Word.PROCEED else found
 
     def _committed(self, height: int) -> Cost:

@@ -24,7 +24,7 @@ from txmanager.chains.near.actions import (
     WithdrawFromGasKey,
 )
 from txmanager.chains.near.effects import deposit_at_risk, in_words
-from txmanager.chains.near.limits import TGAS, attached_deposit
+from txmanager.chains.near.limits import TGAS, attached_deposit, attached_gas
 from txmanager.chains.near.policy import KeyView
 from txmanager.chains.near.views import AccountView
 from txmanager.core.errors import PolicyRefused
@@ -33,8 +33,6 @@ from txmanager.core.funds import Cost, Funds, Purse
 GGAS = 10**9
 PURCHASE_PRICE = 10**9
 """yoctoNEAR per unit of gas where nobody says: `min_gas_purchase_price` of mainnet."""
-CREATION_CHARGE = 7 * 10**21
-"""What a new account costs beside gas."""
 STORAGE_PRICE = 10**19
 """yoctoNEAR that stay locked for each byte an account uses."""
 FREE_BYTES = 770
@@ -50,21 +48,20 @@ _FLAT: Mapping[type, int] = {
     FunctionCall: 980 * GGAS,
     Transfer: 231 * GGAS,
     Stake: 245 * GGAS,
-    AddKey: 205 * GGAS,
+    AddKey: 210 * GGAS,
     DeleteKey: 190 * GGAS,
     DeleteAccount: 295 * GGAS,
-    TransferToGasKey: 231 * GGAS,
-    WithdrawFromGasKey: 231 * GGAS,
+    TransferToGasKey: 370 * GGAS,
+    WithdrawFromGasKey: 370 * GGAS,
     SignedDelegate: 400 * GGAS,
 }
-_CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 4_000_000, 10 * GGAS
+_CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 50_000_000, 80 * GGAS
 
 
 def worst_cost(actions: Sequence[Action], price: int) -> Cost:
-    charge = sum([CREATION_CHARGE for action in actions if type(action) is CreateAccount])
-    gas = prepaid_gas(actions)
-    usual = min(gas, USUAL_GAS) * price + charge
-    return Cost(gas * price + charge, attached_deposit(actions), usual)
+    """What creating an account costs beside gas is less than the gas it buys, and is taken from its refund."""
+    gas = _fees(actions) + attached_gas(actions)
+    return Cost(gas * price, attached_deposit(actions), min(gas, USUAL_GAS) * price)
 
 
 def cost_at_risk(actions: Sequence[Action]) -> int:
@@ -80,21 +77,21 @@ def check_cost(actions: Sequence[Action], limit: int | None) -> int:
     return cost
 
 
-def prepaid_gas(actions: Sequence[Action]) -> int:
-    """Fees and attached gas of a receipt with these actions."""
+def _fees(actions: Sequence[Action]) -> int:
     gas = _RECEIPT
     for action in actions:
         gas += _FLAT[type(action)]
         match action:
             case FunctionCall():
-                gas += action.gas + (len(action.args) + len(action.method_name)) * _CALL_BYTE
+                gas += (len(action.args) + len(action.method_name)) * _CALL_BYTE
             case DeployContract():
                 gas += len(action.code) * _DEPLOY_BYTE
             case AddKey():
                 names = action.permission.method_names if action.permission is not None else ()
                 gas += sum(len(name) + 1 for name in names) * _KEY_BYTE + (action.num_nonces or 0) * _KEY_NONCE
             case SignedDelegate():
-                gas += prepaid_gas(action.delegate.actions)
+                # Its actions are sent twice: to the relayed account, and from there to their receiver.
+                gas += 2 * _fees(action.delegate.actions) + attached_gas(action.delegate.actions)
     return gas
 
 
