@@ -388,7 +388,7 @@ class Sender:
         """Poison must not stop a lane: what breaks the adapter is found among the others, before anything is signed."""
         lane = self._lane
         try:
-            return await lane.insist(lambda: lane.chain.prepare(lane.id, intents))
+            return [*await lane.insist(lambda: lane.chain.prepare(lane.id, intents))]
         except TxManagerError:
             raise
         except Exception as error:
