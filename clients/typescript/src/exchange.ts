@@ -3,7 +3,7 @@
  * least of all. Repeated are network errors, 408, 429, 502, 503 and 504, with jitter and Retry-After; nothing else.
  */
 import { Limit, check, pause } from './clock.js';
-import { BadAnswerError, UnreachableError } from './errors.js';
+import { BadAnswerError, TxManagerError, UnreachableError } from './errors.js';
 import { decode } from './json.js';
 import { isWorthRetrying, refusal, retryAfterS } from './refusal.js';
 import type { Outgoing, Transport } from './transport.js';
@@ -37,7 +37,8 @@ export async function exchange(transport: Transport, request: Outgoing, patience
             pauseMs = Math.max(pauseMs, (seconds ?? 0) * 1000);
             if (!isWorthRetrying(reply.status) || performance.now() + pauseMs > until) throw refusal(reply.status, body, seconds);
         } catch (error) {
-            if (isOurs(error)) throw error;
+            // What the API answered, rather than that no answer came. Foreign errors may have `retryable`, too: workerd's do.
+            if (error instanceof TxManagerError) throw error;
             check(signal);
             if (performance.now() + pauseMs > until)
                 throw new UnreachableError(`no answer after ${tries} tries; the same call may be made again`, error);
@@ -51,9 +52,4 @@ export async function exchange(transport: Transport, request: Outgoing, patience
 /** 50 ms, doubled with each try up to 5 s, less a random half: callers that failed together return apart. */
 export function backoffMs(tries: number): number {
     return Math.min(5000, 50 * 2 ** Math.min(tries - 1, 10)) * (0.5 + Math.random() / 2);
-}
-
-/** Whether the error says what the API answered, rather than that no answer came. */
-function isOurs(error: unknown): boolean {
-    return error instanceof Error && 'retryable' in error && 'code' in error;
 }

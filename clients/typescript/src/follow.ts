@@ -1,6 +1,6 @@
 /** Server-sent events as an async iterator that goes on where a lost connection broke off. */
 import { Limit, check, pause } from './clock.js';
-import { UnreachableError } from './errors.js';
+import { TxManagerError, UnreachableError } from './errors.js';
 import { backoffMs, type Patience } from './exchange.js';
 import { decode } from './json.js';
 import { isFinal, readEvent } from './records.js';
@@ -122,6 +122,6 @@ async function within<T>(reading: Promise<T>, signal: AbortSignal | undefined): 
 
 /** Whether taking the stream up again may help. */
 function isLost(error: unknown): boolean {
-    if (!(error instanceof Error) || !('retryable' in error)) return true;
-    return 'status' in error && typeof error.status === 'number' && isWorthRetrying(error.status);
+    if (!(error instanceof TxManagerError)) return true;
+    return error.status !== undefined && isWorthRetrying(error.status);
 }
