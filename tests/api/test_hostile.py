@@ -17,7 +17,9 @@ from tests.waiting import until
 def strict(redis7, devnet):
     """An API with short patience and few places; it needs no worker."""
     more = "header_timeout_s = 1.0\nbody_timeout_s = 1.0\nmax_body_bytes = 65536\nmax_header_bytes = 8192\n"
-    with Stage(redis7.url, "hostile", devnet, api_more=more + "max_streams = 1200") as stage:
+    with Stage(
+        redis7.url, "hostile", devnet, api_more=more + "max_streams = 1200\nmax_streams_per_token = 1200"
+    ) as stage:
         stage.start_api()
         yield stage
 

@@ -112,7 +112,7 @@ def build_app(
     audit = Auditor(manager.ledger, told.ledger_timeout_s)
     intents = Intents(manager, acceptor, kinds, pools, told, metrics, quotas, audit)
     hub = EventHub(manager.ledger)
-    streams = Streams(hub, intents, metrics, told.max_streams)
+    streams = Streams(hub, intents, metrics, told.max_streams, told.max_streams_per_token)
     common = Common(told, gate, metrics, audit, quotas, structlog.get_logger("api"))
     nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -32,12 +33,16 @@ Chunks = AsyncIterator[bytes]
 
 
 class Streams:
-    def __init__(self, hub: EventHub, intents: Intents, metrics: ApiMetrics, most: int) -> None:
+    """At most `most` at once, and `most_per_token` of them with one token: one caller leaves room for the others."""
+
+    def __init__(self, hub: EventHub, intents: Intents, metrics: ApiMetrics, most: int, most_per_token: int) -> None:
         self._hub = hub
         self._intents = intents
         self._metrics = metrics
         self._most = most
+        self._most_per_token = most_per_token
         self._open = 0
+        self._of_token: Counter[str] = Counter()
         self._stopping = asyncio.Event()
         self._log = structlog.get_logger("api")
 
@@ -50,17 +55,19 @@ class Streams:
         after = _intent_place(_last_id(call))
         if record.status.final and after is not None and after >= (record.updated_at, 0):
             return Reply(204, b"", [])  # all was said; a browser stops asking
-        return self._stream(self._intent_events(record, after))
+        return self._stream(call, self._intent_events(record, after))
 
     async def pool(self, call: Call) -> Answering:
         pool = self._intents.pool_of(call.caller, call.path("pool"))
         given = _last_id(call)
-        lanes = [r.lane for r in await self._intents.within(self._hub.ledger.routes()) if r.pool == pool]
+        lanes = await self._intents.within(self._hub.registry.lanes(pool))
         places = None if given is None else _unpack(given, lanes)
         everybody = call.caller.tenant == ALL_TENANTS and "tenant" not in call.query
-        return self._stream(self._pool_events(pool, None if everybody else call.tenant, places))
+        return self._stream(call, self._pool_events(pool, None if everybody else call.tenant, places))
 
-    def _stream(self, chunks: Chunks) -> Stream:
+    def _stream(self, call: Call, chunks: Chunks) -> Stream:
+        if self._of_token[call.caller.name] >= self._most_per_token:
+            raise TooManyStreams(f"token {call.caller.name!r} has all its {self._most_per_token} event streams open")
         if self._open >= self._most:
             raise TooManyStreams(f"all {self._most} places for event streams are taken")
         return Stream(self, chunks)
@@ -127,6 +134,7 @@ class Stream:
         assert call is not None
         streams = self._streams
         streams._open += 1
+        streams._of_token[call.caller.name] += 1
         streams._metrics.streams.inc()
         ends = [asyncio.ensure_future(call.disconnected()), asyncio.ensure_future(streams._stopping.wait())]
         sending = asyncio.ensure_future(self._send(send))
@@ -145,6 +153,7 @@ class Stream:
                 task.cancel()
             await asyncio.gather(sending, *ends, return_exceptions=True)
             streams._open -= 1
+            streams._of_token[call.caller.name] -= 1
             streams._metrics.streams.dec()
 
     async def _send(self, send: Send) -> None:
@@ -185,7 +194,7 @@ def _pack(places: Mapping[str, Place]) -> str:
     return base64.urlsafe_b64encode(orjson.dumps(told)).decode().rstrip("=")
 
 
-def _unpack(text: str, lanes: list[str]) -> dict[str, Place]:
+def _unpack(text: str, lanes: Sequence[str]) -> dict[str, Place]:
     try:
         told = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         if isinstance(told, dict) and all(isinstance(at, str) and _PLACE.match(at) for at in told.values()):

@@ -400,6 +400,7 @@ class ApiSettings(Part):
     max_header_bytes: int = Field(default=32 << 10, ge=1024)
     max_connections: int = Field(default=10_000, ge=1)
     max_streams: int = Field(default=5_000, ge=0)
+    max_streams_per_token: int = Field(default=1_000, ge=0)
     header_timeout_s: float = Field(default=10.0, gt=0)
     body_timeout_s: float = Field(default=10.0, gt=0)
     write_timeout_s: float = Field(default=10.0, ge=1)
