@@ -30,4 +30,5 @@ def test_a_schedule_with_a_liar_replays_step_by_step() -> None:
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name != QUIET])
 def test_a_bug_that_believes_one_node_is_caught(name: str) -> None:
     with MUTANTS.planted(name):
-        assert any(run(seed).violations for seed in range(SCHEDULES)), f"{name} went through unseen"
+        # Some bugs show in one schedule of two hundred; the first that shows one ends the hunt.
+        assert any(run(seed).violations for seed in range(4 * SCHEDULES)), f"{name} went through unseen"

@@ -60,9 +60,9 @@ class RpcError(RpcFailure):
         cause = told.get("cause")
         cause = cause if isinstance(cause, dict) else {}
         number, name = told.get("code"), told.get("name")
-        self.number = number if isinstance(number, int) else 0
-        self.name = name if isinstance(name, str) else ""
-        self.cause = cause["name"] if isinstance(cause.get("name"), str) else ""
+        self.number = number if isinstance(number, int) and abs(number) < 2**31 else 0
+        self.name = name[:100] if isinstance(name, str) else ""
+        self.cause = cause["name"][:100] if isinstance(cause.get("name"), str) else ""
         self.info = cause["info"] if isinstance(cause.get("info"), dict) else {}
         self.data = told.get("data")
         self.status = status

@@ -169,7 +169,7 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
         "gas_used": str(used),
         "effective_gas_price": str(price),
     }
-    status = number(receipt.get("status", "0x1"), "status")
+    status = number(receipt.get("status"), "status")
     if status not in (0, 1):
         raise BadAnswer(f"a receipt's status is {status}")
     if status == 1:
