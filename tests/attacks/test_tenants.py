@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from tests.attacks.several import ALL, LANE, Several
+from tests.waiting import until
 from txmanager.core.mailbox import DeadLetter
-from txmanager.core.states import LaneState
+from txmanager.core.states import LaneState, Status
+from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.mailbox import RedisMailbox
+from txmanager.runtime.webhooks import Target, Webhooks
 
 TOKENS: dict[str, dict[str, Any]] = {
     "acme": {"scopes": ALL, "tenant": "acme"},
@@ -137,6 +142,50 @@ def test_a_pools_stream_tells_a_tenant_its_own_events_and_all_of_them_to_all(sev
     told = follow("ops")
     assert '"tenant":"rival"' in told
     assert '"tenant":"acme"' in told
+
+
+class Received:
+    """Takes what a webhook target is posted."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> int:
+        self.bodies.append(json.loads(body))
+        return 200
+
+
+def test_webhooks_name_the_tenant_and_a_target_of_one_gets_nothing_of_another(several: Several):
+    everybody, ours = Received(), Received()
+    for tenant in ("rival", "acme"):
+        assert several.transfer(tenant, "hooked").status_code == 202
+
+    async def deliver(ledger: RedisLedger) -> None:
+        queued = frozenset({Status.QUEUED})
+        targets = [
+            Target("main", "everybody", everybody, b"s", queued),
+            Target("main", "ours", ours, b"s", queued, tenants=frozenset({"acme"})),
+        ]
+        webhooks = Webhooks(ledger, RedisMailbox(ledger.runner, several.prefix), targets, poll_s=0.02)
+        running = asyncio.create_task(webhooks.run())
+
+        def told(received: Received) -> set[str]:
+            return {body["tenant"] for body in received.bodies if body["idempotency_key"] == "hooked"}
+
+        await until(lambda: told(everybody) == {"acme", "rival"} and told(ours) == {"acme"})
+        # Both targets are behind everything that was said: nothing more is on its way.
+        last = (await ledger.events(LANE, count=10_000))[-1].id
+        box = RedisMailbox(ledger.runner, several.prefix)
+
+        async def delivered() -> bool:
+            return all([(await box.places(t.id)).get(LANE) == last for t in targets])
+
+        await until(delivered)
+        webhooks.stop()
+        await running
+
+    several.ledger(deliver)
+    assert {body["tenant"] for body in ours.bodies} == {"acme"}
 
 
 def test_without_tokens_there_is_one_tenant_and_it_may_do_everything(redis7):
