@@ -6,6 +6,7 @@ Success needs two words here as well, so that no lie at all may be believed. The
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ EVM_METHODS = (
     "eth_sendRawTransaction",
 )
 NEAR_ERRORS = ("UNKNOWN_TRANSACTION", "UNKNOWN_ACCESS_KEY", "UNKNOWN_ACCOUNT", "UNKNOWN_BLOCK", "INVALID_TRANSACTION")
+_HEX = re.compile("0x[0-9a-f]{1,16}")
 EVM_ERRORS = ("execution reverted", "nonce too low", "intrinsic gas too low", "insufficient funds", "already known")
 
 
@@ -78,9 +80,9 @@ def _near_by(true: Any, value: Any) -> Any:
         return value
     if type(true) is int:
         return max(0, true + value)
-    if isinstance(true, str) and true.startswith("0x") and len(true) <= 18:
+    if isinstance(true, str) and _HEX.fullmatch(true):
         return hex(max(0, int(true, 16) + value))
-    if isinstance(true, str) and true.isdigit():
+    if isinstance(true, str) and true.isascii() and true.isdigit():
         return str(max(0, int(true) + value))
     return value
 
