@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -19,14 +19,19 @@ from tests.evm.stage import Stage as EvmStage
 from tests.evm.stage import new_signer
 from tests.runtime.stage import POOL, Account, Stage, lane_of, metric
 from tests.waiting import until
-from txmanager.core.errors import NotAllowed
+from txmanager.core.chain import Prepared
+from txmanager.core.errors import NotAllowed, NotOurs
 from txmanager.core.models import Intent, IntentId, LaneSpec, Record, intent_id
-from txmanager.core.seal import BAD_SEAL, SealMode
+from txmanager.core.seal import BAD_SEAL, SealCheck, SealMode
 from txmanager.core.states import LaneState, Status
+from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.manager import TxManager
 from txmanager.runtime.producer import Producer
 from txmanager.runtime.sealing import make_seals
+from txmanager.settings import Settings
+from txmanager.signing.evm import EvmSigner, keccak256
+from txmanager.wiring import build_watched
 
 SECRET, OLDER = "s" * 40, "o" * 40
 SEALS = make_seals([SECRET], SealMode.REQUIRE)
@@ -95,12 +100,8 @@ async def test_anything_else_of_an_entry_changed_is_not_signed(sealed: Stage, fi
     await hand(sealed).change_entry(sealed.lane, "k1", **{field: text})
     await sealed.start(seals=SEALS)
     await sealed.done([two])
-    if field == "l":  # an entry of no record: it is taken out, and what was accepted stands as it was
-        await lane_goes_on(sealed, 2)
-        assert (await sealed.read(one)).status is Status.QUEUED
-    else:
-        await set_aside(sealed, one)
-        await lane_goes_on(sealed, 2)
+    await set_aside(sealed, one)
+    await lane_goes_on(sealed, 2)
 
 
 async def test_payloads_of_two_intents_swapped_are_not_signed(sealed: Stage) -> None:
@@ -257,36 +258,57 @@ async def damaged(stage: EvmStage, reason: str) -> Record:
     return record
 
 
-@pytest.mark.parametrize("bytes_of", ["nobody", "a stranger", "ourselves, another nonce"])
+async def foreign_bytes(stage: EvmStage, signer: EvmSigner, nonce: int) -> bytes:
+    """A transaction that this key would sign, at that nonce."""
+    chain, lane = stage.make_chain(), f"evm:31337:{signer.address}"
+    chain._signers[lane] = signer
+    noop = await chain.noop(lane, nonce, (), 0)
+    await chain.close()
+    assert noop is not None
+    return noop.raw
+
+
 async def test_bytes_changed_before_a_replacement_are_not_signed(
-    make_anvil: Callable[..., Any], redis7: HasUrl, prefix: str, bytes_of: str
+    make_anvil: Callable[..., Any], redis7: HasUrl, prefix: str
 ) -> None:
-    """With or without a seal: the attacker's bytes must not become ours with a better fee."""
+    """With or without a seal: what the attacker put there must not get our signature and a better fee."""
     async with stuck(make_anvil, redis7, prefix) as (stage, machine, record):
         [attempt] = record.attempts
-        raw = attempt.raw
-        if bytes_of == "nobody":
-            at = raw.index(bytes.fromhex(stage.receiver[2:]))
-            raw = raw[:at] + bytes(20) + raw[at + 20 :]
-        else:
-            chain = stage.make_chain()
-            thief = new_signer()
-            signer = thief if bytes_of == "a stranger" else stage.signer
-            lane = f"evm:31337:{signer.address}"
-            chain._signers[lane] = signer
-            noop = await chain.noop(lane, 0 if bytes_of == "a stranger" else 7, (), 0)
-            assert noop is not None
-            raw = noop.raw
-            await chain.close()
+        raw = await foreign_bytes(stage, stage.signer, 7)
         await hand(stage).set_raw(stage.lane_id, record.id, attempt.name, raw)
         await stage.start()
         await damaged(stage, "bad_bytes")
         machine.rpc("evm_mine")  # what was sent before is as good as ever
         machine.rpc("evm_setAutomine", True)
         await stage.until_done("a")
+        await stage.until_lane(LaneState.ACTIVE)
         await stage.submit(stage.transfer("b"))
         await stage.until_done("b")
         assert stage.received() == 2
+
+
+async def test_only_bytes_of_the_lanes_own_key_are_replaced(
+    make_anvil: Callable[..., Any], redis7: HasUrl, prefix: str
+) -> None:
+    """Every way to change them, with a hash that fits what was put there, and the adapter alone."""
+    async with stuck(make_anvil, redis7, prefix) as (stage, _, record):
+        [attempt] = record.attempts
+        at = attempt.raw.index(bytes.fromhex(stage.receiver[2:]))
+        forged = {
+            "another receiver": attempt.raw[:at] + bytes(20) + attempt.raw[at + 20 :],
+            "a stranger": await foreign_bytes(stage, new_signer(), 0),
+            "another nonce": await foreign_bytes(stage, stage.signer, 7),
+            "cut": attempt.raw[:-1],
+            "nothing": b"",
+        }
+        chain = stage.make_chain()
+        for raw in forged.values():
+            for hash in (attempt.hash, "0x" + keccak256(raw).hex()):
+                changed = replace(attempt, raw=raw, hash=hash)
+                with pytest.raises(NotOurs):
+                    await chain.replace(stage.lane_id, Prepared(record.intent, None), [changed], 0)
+        assert await chain.replace(stage.lane_id, Prepared(record.intent, None), [attempt], 0) is not None
+        await chain.close()
 
 
 async def test_intent_changed_before_a_replacement_is_not_signed_until_it_is_resealed(
@@ -303,6 +325,35 @@ async def test_intent_changed_before_a_replacement_is_not_signed_until_it_is_res
         machine.rpc("evm_mine")
         await stage.until_done("a")
         assert stage.received() == 1
+
+
+async def test_top_up_of_the_monitor_is_sealed() -> None:
+    """It is asked for without a token, and is worth stealing."""
+    network = {"chain": "evm", "chain_id": 31337, "rpc": [{"url": "http://127.0.0.1:1"}]}
+    settings = Settings.model_validate(
+        {
+            "ledger": {"url": "memory://", "seal": [SECRET]},
+            "networks": {"local": network},
+            "pools": {"treasury": {"network": "local"}},
+            "monitor": {"networks": {"local": {"low_balance": 9, "top_up": 5, "top_up_pool": "treasury"}}},
+        }
+    )
+    ledger = MemoryLedger()
+    payer = await ledger.register(LaneSpec("evm:31337:0x" + "aa" * 20, "treasury"))
+    poor = await ledger.register(LaneSpec("evm:31337:0x" + "bb" * 20, POOL))
+    watched, close = build_watched(settings, ledger)
+    top_ups = watched["evm:31337"].top_ups
+    assert top_ups is not None
+
+    async def still_low() -> bool:
+        return True
+
+    key = await top_ups.pay(poor, 10**12, still_low)
+    assert key is not None
+    record = await ledger.read(intent_id(key, "treasury"))
+    assert record is not None
+    assert SEALS.check(record.intent, record.life, payer.id, record.seal) is SealCheck.GOOD
+    await close()
 
 
 def test_everything_that_is_signed_from_is_under_the_seal() -> None:

@@ -6,14 +6,12 @@ from tests.ledger.guards import FENCE, Guard
 
 UNSIGNED = "what_is_set_aside_gets_no_attempt_and_no_operators_word"
 WHOLE = "what_is_set_aside_is_held_whole_and_the_lane_goes_on"
-OTHER_LIFE = "setting_aside_an_entry_of_another_life_changes_no_record"
 QUEUED_AGAIN = "resealed_intent_is_queued_again_behind_the_others"
 FULL = "full_server_lets_a_seal_be_dealt_with"
 
 SEALS = [
     Guard("set_aside", FENCE, "", "stale_owner_cannot_set_aside"),
-    Guard("set_aside", "record[2] == ARGV[4] and ", "", OTHER_LIFE),
-    Guard("set_aside", " and record[3] == ARGV[5]", "", "copy_of_an_entry_is_taken_out_alone"),
+    Guard("set_aside", "record[2] == ARGV[4] --", "true --", "copy_of_an_entry_is_taken_out_alone"),
     Guard("set_aside", "if own and record[1] == 'held' then return {'held'} end", "", WHOLE),
     Guard(
         "set_aside",
@@ -21,10 +19,10 @@ SEALS = [
         "",
         "only_what_is_queued_is_set_aside",
     ),
-    Guard("set_aside", "not own or ", "", OTHER_LIFE),
+    Guard("set_aside", "not own or ", "", "copy_of_an_entry_is_taken_out_alone"),
     Guard("set_aside", " or not entry then", " then", "entry_deleted_by_hand_is_not_set_aside"),
-    Guard("set_aside", "redis.call('XACK', KEYS[2], 'lane', ARGV[5])", "", "group_keeps_nothing_that_was_set_aside"),
-    Guard("set_aside", "redis.call('XDEL', KEYS[2], ARGV[5])", "", WHOLE),
+    Guard("set_aside", "redis.call('XACK', KEYS[2], 'lane', ARGV[4])", "", "group_keeps_nothing_that_was_set_aside"),
+    Guard("set_aside", "redis.call('XDEL', KEYS[2], ARGV[4])", "", WHOLE),
     Guard("set_aside", "redis.call('SADD', KEYS[4], ARGV[3])", "", "lane_with_something_set_aside_is_not_closed"),
     Guard("reseal", "record[1] == 'retired' or ", "", "reseal_script_finds_only_the_life_it_was_read_with"),
     Guard("reseal", " or record[2] ~= ARGV[2] then", " then", "reseal_of_another_life_changes_nothing"),

@@ -17,7 +17,7 @@ from tests.ledger.promises.watchers import noop
 from tests.ledger.stage import BASE, POOL
 from tests.ledger.twins import Side, Twins
 from txmanager.core.alerts import Alert
-from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry, Member, Settlement, WriteAhead
+from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry, Member, Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Fence, Intent, LaneSpec, Outcome, Purpose, Record, failure, new_intent
 from txmanager.core.reservations import Use
 from txmanager.core.states import LaneState, Status
@@ -265,6 +265,25 @@ class Walk(RuleBasedStateMachine):
         if known := self.records(fence.lane):
             record = data.draw(st.sampled_from(known))
             self.twins.ask("hold", lambda s: s.ledger.hold(fence, record.id, record.life, "why", {"a": 1}))
+
+    @rule(data=st.data())
+    def set_aside(self, data: st.DataObject) -> None:
+        fence = self.fence(data)
+        if known := self.records(fence.lane):
+            record = data.draw(st.sampled_from(known))
+            life = data.draw(st.sampled_from([record.life] * 4 + ["nobody"]))
+
+            async def question(s: Side) -> object:
+                entry = Taken(record.intent, life, self.entry(s, record), 0, record.seal)
+                return await s.ledger.set_aside(fence, entry, "bad_seal", {"a": 1})
+
+            self.twins.ask("set_aside", question)
+
+    @rule(data=st.data(), lane=lanes)
+    def reseal(self, data: st.DataObject, lane: str) -> None:
+        if known := self.records(lane):
+            record = data.draw(st.sampled_from(known))
+            self.twins.ask("reseal", lambda s: s.ledger.reseal(record, "1.name.new"))
 
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:

@@ -270,7 +270,7 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
 
     async def set_aside(self, fence: Fence, entry: Taken, reason: str, evidence: Mapping[str, Json]) -> bool:
         """Hold a queued intent of which nothing was signed, as the entry has it, and take the entry out of the queue.
-        An entry that is no record's own is taken out and nothing else: False."""
+        An entry that is not the record's own is taken out, and nothing else: False."""
         ...
 
     async def broke(self, fence: Fence, what: str, mark: str, error: str, forget_ms: int) -> int:

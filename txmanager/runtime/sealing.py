@@ -55,6 +55,11 @@ async def still_sealed(lane: OwnedLane, record: Record) -> bool:
     check = seals.check(record.intent, record.life, lane.id, record.seal)
     if seals.passes(check):
         return True
+    now = await lane.insist(lambda: lane.context.ledger.read(record.id))
+    if now is None or (now.life, now.seal, now.intent.payload) != (record.life, record.seal, record.intent.payload):
+        lane.refresh = True  # resealed since it was read, or ended: what it is now is looked at next
+        lane.flying.set()
+        return False
     await lane.hold(record, BAD_SEAL, _evidence(check, record.intent, record.seal))
     return False
 

@@ -95,14 +95,25 @@ async def only_what_is_queued_is_set_aside(stage: Stage) -> None:
 
 
 @promise
-async def setting_aside_an_entry_of_another_life_changes_no_record(stage: Stage) -> None:
+async def setting_aside_an_entry_of_no_record_changes_none(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     entry = await sealed_entry(stage, fence.lane)
     [taken] = await stage.ledger.take(fence, 9)
-    assert not await stage.ledger.set_aside(fence, replace(taken, life="another"), BAD_SEAL, WHY)
     assert not await stage.ledger.set_aside(fence, replace(taken, stream_id="1-1"), BAD_SEAL, WHY)
+    assert not await stage.ledger.set_aside(fence, replace(taken, intent=stage.intent()), BAD_SEAL, WHY)
     assert (await stage.read(entry)).status is Status.QUEUED
     assert [s for _, s in await stage.statuses(fence.lane)] == ["queued"]
+
+
+@promise
+async def record_is_held_whatever_life_its_entry_names(stage: Stage) -> None:
+    """Else somebody who changes the life of an entry makes an accepted intent vanish from its queue."""
+    fence = await stage.own(await stage.lane())
+    entry = await sealed_entry(stage, fence.lane)
+    [taken] = await stage.ledger.take(fence, 9)
+    assert await stage.ledger.set_aside(fence, replace(taken, life="another"), BAD_SEAL, WHY)
+    record = await stage.read(entry)
+    assert (record.status, record.life) == (Status.HELD, entry.life)
 
 
 @promise

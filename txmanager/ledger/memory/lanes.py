@@ -360,7 +360,7 @@ class LaneStore:
     def set_aside(self, fence: Fence, entry: Taken, hold: Mapping[str, Json], now: int) -> bool:
         self.check_fence(fence)
         record = self.records.get(entry.intent.id)
-        own = record is not None and (record.life, record.stream_id) == (entry.life, entry.stream_id)
+        own = record is not None and record.stream_id == entry.stream_id
         if own and record is not None and record.status is not Status.QUEUED:
             return record.status is Status.HELD
         self.queue.pop(entry.stream_id, None)

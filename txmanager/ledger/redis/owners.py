@@ -149,7 +149,7 @@ class Owners(Backend):
         lane, id = fence.lane, entry.intent.id
         keys = [*self._lane_keys(lane, events=True)[:4], self._keys.record(lane, id)]
         held = codec.dumps({"reason": reason, "evidence": evidence})
-        args = (fence.epoch, fence.token, str(id), entry.life, entry.stream_id, reason, held)
+        args = (fence.epoch, fence.token, str(id), entry.stream_id, reason, held)
         reply = await self._fenced(fence, "set_aside", keys, args)
         return bool(reply[0] == b"held")
 

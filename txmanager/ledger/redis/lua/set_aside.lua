@@ -1,6 +1,6 @@
 -- set_aside: hold a queued intent of which nothing was signed, and take it out of the lane's way.
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 record (hash)
--- Args   1 epoch  2 token  3 id  4 life  5 stream id  6 reason  7 hold (json)
+-- Args   1 epoch  2 token  3 id  4 stream id  5 reason  6 hold (json)
 -- Reply  {"held"} | {"refused", status} | {"dropped"} | {"fenced", owner, epoch}
 -- Why    an entry that must not be signed stays first in the queue for ever; the record keeps what the entry said
 --@include _time
@@ -8,19 +8,19 @@
 --@include _event
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
-local record = redis.call('HMGET', KEYS[5], 's', 'l', 'i')
-local own = record[2] == ARGV[4] and record[3] == ARGV[5]
+local record = redis.call('HMGET', KEYS[5], 's', 'i')
+local own = record[2] == ARGV[4] -- whatever life the entry names: that may be what somebody changed
 if own and record[1] == 'held' then return {'held'} end
 if own and record[1] ~= 'queued' then return {'refused', record[1]} end
-local entry = redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5])[1]
-redis.call('XACK', KEYS[2], 'lane', ARGV[5]) -- needs no memory, as everything that stops work
-redis.call('XDEL', KEYS[2], ARGV[5])
+local entry = redis.call('XRANGE', KEYS[2], ARGV[4], ARGV[4])[1]
+redis.call('XACK', KEYS[2], 'lane', ARGV[4]) -- needs no memory, as everything that stops work
+redis.call('XDEL', KEYS[2], ARGV[4])
 if not own or not entry then return {'dropped'} end
 local told = {}
 for i = 1, #entry[2], 2 do told[entry[2][i]] = entry[2][i + 1] end
 local now = digits(clock())
-redis.call('HSET', KEYS[5], 's', 'held', 'h', ARGV[7], 'k', told['k'], 'f', told['f'], 'm', told['m'], 'p', told['p'],
+redis.call('HSET', KEYS[5], 's', 'held', 'h', ARGV[6], 'k', told['k'], 'f', told['f'], 'm', told['m'], 'p', told['p'],
   'u', now)
 redis.call('SADD', KEYS[4], ARGV[3])
-event(KEYS[3], ARGV[3], 'held', now, '', ARGV[6])
+event(KEYS[3], ARGV[3], 'held', now, '', ARGV[5])
 return {'held'}
