@@ -26,9 +26,6 @@ export class ForeignHostError extends TxManagerError {}
 /** The API answered with the problem code `idempotency_key_reused`. */
 export class IdempotencyKeyReusedError extends TxManagerError {}
 
-/** The API answered with the problem code `insufficient_funds`. */
-export class InsufficientFundsError extends TxManagerError {}
-
 /** The API answered with the problem code `invalid_idempotency_key`. */
 export class InvalidIdempotencyKeyError extends TxManagerError {}
 
@@ -141,7 +138,6 @@ export const PROBLEMS = {
     forbidden: ForbiddenError,
     foreign_host: ForeignHostError,
     idempotency_key_reused: IdempotencyKeyReusedError,
-    insufficient_funds: InsufficientFundsError,
     invalid_idempotency_key: InvalidIdempotencyKeyError,
     invalid_input: InvalidInputError,
     invalid_settings: InvalidSettingsError,
