@@ -40,7 +40,7 @@ def test_a_paused_pool_takes_neither_the_api_nor_the_other_pools_out(two_pools: 
     assert ready(two_pools, "?pool=main")[0] == 200
     assert ready(two_pools, "?pool=spare")[0] == 503
     for lane in lanes(two_pools):
-        assert two_pools.post(f"/v1/lanes/{lane}/pause", {"reason": SECRET_WORDS}).status_code == 200
+        assert two_pools.post(f"/v1/lanes/{lane}/pause", {"reason": SECRET_WORDS}, by="ops").status_code == 200
     until_sync(lambda: ready(two_pools, "?pool=main")[0] == 503, what="the pool's lanes are paused")
     status, told = ready(two_pools)
     assert (status, told["status"]) == (503, "unready"), "no pool works at all"
