@@ -11,11 +11,13 @@ import pytest
 from tests.api.stage import Stage as Stack
 from tests.api.stage import bearer
 from tests.attacks.near_stage import token_lines
+from tests.attacks.test_lying_node import near
 from tests.conftest import HasUrl
 from tests.devnet.process import Devnet, transfer
 from tests.evm.machines import Anvil
 from tests.evm.nonce_stage import Service, nonce_service
 from tests.evm.stage import new_signer
+from tests.runtime.stage import Stage
 from tests.waiting import until_sync
 
 NEAR, ETHER = 10**24, 10**18
@@ -96,6 +98,20 @@ def test_cancelling_what_a_poor_lane_waits_for_brings_it_back(redis7: HasUrl, de
         assert poor.post(f"/v1/intents/{key}-dear/cancel", {}).json()["status"] == "cancelled"
         until_sync(lambda: states(poor) == {"active"}, 20, what="the lane goes on")
         assert poor.transfer(f"{key}-later", "2", wait=20).json()["status"] == "done"
+
+
+async def test_one_node_cannot_end_an_intent_by_telling_a_low_balance(redis_lanes: Stage) -> None:
+    stage = redis_lanes
+
+    def poor(method: str, params: Any, answer: dict[str, Any]) -> dict[str, Any]:
+        if method == "query" and "amount" in answer.get("result", {}):
+            answer["result"]["amount"] = str(10**21)  # the fee, and not more
+        return answer
+
+    async with near(stage, poor) as (first, _, _):
+        await stage.done(await stage.submit(stage.transfer("a", NEAR), stage.transfer("b", 2 * NEAR)))
+        assert first.told > 0
+    assert stage.amounts() == [NEAR, 2 * NEAR]
 
 
 # -- EVM
