@@ -278,7 +278,8 @@ class NearChain:
     def _compile(self, lane: str, key: KeyView, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
         try:
             body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
-            check_cost(body.actions, allowed(intent, policy.max_cost))
+            if (limit := allowed(intent, policy.max_cost)) is not None:
+                check_cost(body.actions, limit)
         except InvalidInput as error:
             return _impossible(intent, error, told=False)
         try:

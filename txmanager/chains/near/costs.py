@@ -70,11 +70,9 @@ def cost_at_risk(actions: Sequence[Action]) -> int:
     return worst_cost(actions, PURCHASE_PRICE).fee + deposit_at_risk(actions)
 
 
-def check_cost(actions: Sequence[Action], limit: int | None) -> int:
-    cost = cost_at_risk(actions)
-    if limit is not None and cost > limit:
+def check_cost(actions: Sequence[Action], limit: int) -> None:
+    if (cost := cost_at_risk(actions)) > limit:
         raise PolicyRefused("max_cost", f"it costs {in_words(cost)} with gas; {limit} is allowed")
-    return cost
 
 
 def _fees(actions: Sequence[Action]) -> int:

@@ -65,7 +65,7 @@ def check_size(receiver: bytes, encoded_actions: bytes) -> None:
 
 
 def attached_gas(actions: Sequence[Action]) -> int:
-    return sum(a.gas for a in actions if isinstance(a, FunctionCall))
+    return sum([a.gas for a in actions if isinstance(a, FunctionCall)])
 
 
 def attached_deposit(actions: Sequence[Action]) -> int:

@@ -78,7 +78,8 @@ def _refusal(body: Body, own: frozenset[str], lane: LaneId, policy: NearPolicy) 
     """A delegate's expiry is left to the lane, which knows the height."""
     try:
         check_policy(body, own, lane, policy)
-        check_cost(body.actions, policy.max_cost)
+        if policy.max_cost is not None:
+            check_cost(body.actions, policy.max_cost)
         if body.delegate is not None:
             check_delegate_policy(body.delegate, policy)
     except PolicyRefused as refusal:
