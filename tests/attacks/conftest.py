@@ -21,7 +21,7 @@ __all__ = ["anvil", "devnet", "key", "make_anvil", "make_stage", "plain_logs", "
 
 @pytest.fixture(scope="session")
 def attacked_devnet() -> Iterator[Devnet]:
-    with Devnet(accounts=100, keys=2, block_ms=50, delay_ms=0) as running:
+    with Devnet(accounts=400, keys=2, block_ms=50, delay_ms=0) as running:
         until_sync(lambda: running.head("final")["height"] > 100_000_000, what="blocks beyond genesis are final")
         yield running
 
