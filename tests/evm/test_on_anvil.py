@@ -327,6 +327,17 @@ async def test_a_node_of_another_chain_is_refused_before_anything_is_signed(anvi
     await chain.close()
 
 
+async def test_a_node_of_another_chain_beside_a_right_one_is_left_out_and_stops_nobody(anvil, make_anvil):
+    stray = make_anvil("--chain-id", "5")
+    signer = new_signer()
+    lane = f"evm:31337:{signer.address}"
+    chain = EvmChain(31337, [Endpoint(stray.url), Endpoint(anvil.url)], {lane: signer}, agreement=1)
+    assert (await chain.nonce(lane)).next_nonce == 0
+    assert [node.ready for node in chain.rpc.nodes] == [False, True]
+    assert await chain.counts(signer.address) == (0, 0)
+    await chain.close()
+
+
 async def test_bytes_no_node_will_take_are_killed_by_a_no_op_and_the_lane_goes_on(make_anvil):
     anvil = make_anvil()
     stage = Stage(anvil, [new_signer()], policy=PATIENT)

@@ -46,6 +46,7 @@ class HttpNode:
         self._pipelines_from = 0.0 if endpoint.direct else float("inf")
         self._open: set[Connection] = set()
         self._batches = True
+        self._left_out = False
 
     @staticmethod
     def _now() -> float:
@@ -53,7 +54,10 @@ class HttpNode:
 
     @property
     def ready(self) -> bool:
-        return self.breaker.admits()
+        return not self._left_out and self.breaker.admits()
+
+    def leave_out(self) -> None:
+        self._left_out = True
 
     async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
         number = next(self._ids)

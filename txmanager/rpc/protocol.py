@@ -23,7 +23,11 @@ class Node(Protocol):
     def archival(self) -> bool: ...
     @property
     def ready(self) -> bool:
-        """Not left alone after connection errors."""
+        """Not left alone after connection errors, nor left out."""
+        ...
+
+    def leave_out(self) -> None:
+        """It serves another network: ask it nothing any more."""
         ...
 
     async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
@@ -88,6 +92,9 @@ class InProcessNode:
         self.direct = direct
         self.archival = archival
         self.ready = True
+
+    def leave_out(self) -> None:
+        self.ready = False
 
     async def call(self, method: str, params: Json, *, group: str = "", timeout: float | None = None) -> Json:
         answer = self._handler(method, params)

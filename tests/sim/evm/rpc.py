@@ -27,6 +27,9 @@ class SimNode:
     def ready(self) -> bool:
         return self.breaker.admits()
 
+    def leave_out(self) -> None:
+        raise AssertionError("every node of this world serves the same chain")
+
     async def call(self, method: str, params: Any, *, group: str = "", timeout: float | None = None) -> Any:
         try:
             answer = await self._world.ask(method, params)

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from typing import Any
 
+import structlog
+
 from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.evm.fees import FeeOracle, bump, capped, number, price_for
 from txmanager.chains.evm.given import given_attempt, prepare_given
@@ -48,14 +50,16 @@ from txmanager.core.chain import (
     Unpriced,
     Verdict,
 )
-from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs
+from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs, Unavailable
 from txmanager.core.funds import Cost, Funds, Purse
 from txmanager.core.given import RAW_KIND, Quote
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.http import HttpRpc
-from txmanager.rpc.protocol import JsonRpc
+from txmanager.rpc.protocol import JsonRpc, Node
+
+_log = structlog.get_logger("evm")
 
 
 class EvmChain:
@@ -285,7 +289,9 @@ class EvmChain:
         return await asyncio.to_thread(sign)
 
     async def _check_chain_id(self) -> None:
-        """A node of another chain would refuse every signature, and intents must not pay for a wrong URL."""
+        """A node of another chain would refuse every signature, and intents must not pay for a wrong URL. Beside a
+        right node it is left out, so that one node's word stops nobody."""
+        wrong: list[tuple[Node, int]] = []
         for node in self.rpc.nodes:
             if node.name in self._same_chain or not node.ready:
                 continue
@@ -293,9 +299,16 @@ class EvmChain:
                 told = number(await node.call("eth_chainId", []), "eth_chainId")
             except RpcFailure:
                 continue
-            if told != self.chain_id:
-                raise Misconfigured(f"{node.name} serves chain {told}, not {self.chain_id}; correct rpc or chain_id")
-            self._same_chain.add(node.name)
+            if told == self.chain_id:
+                self._same_chain.add(node.name)
+            else:
+                wrong.append((node, told))
+        for node, told in wrong:
+            words = f"{node.name} serves chain {told}, not {self.chain_id}; correct rpc or chain_id"
+            if not self._same_chain:
+                raise Misconfigured(words) if len(wrong) == len(self.rpc.nodes) else Unavailable(words)
+            _log.error("node left out", why=words)
+            node.leave_out()
 
     def _checked(self, lane: str, signer: TransactionSigner) -> TransactionSigner:
         if signer.public_key != self._lane(lane).address:
