@@ -155,6 +155,11 @@ async def under_load(stage: Stage, submitters: int = 8) -> AsyncIterator[Load]:
     tasks = [asyncio.create_task(load.work()), *(asyncio.create_task(load.submit()) for _ in range(submitters))]
     try:
         yield load
+    except AssertionError as failure:
+        for task in tasks:  # who ended early is the reason that nothing went on
+            if task.done() and (cause := task.exception()) is not None:
+                raise failure from cause
+        raise
     finally:
         load.stopping = True
         done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
