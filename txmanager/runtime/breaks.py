@@ -52,7 +52,8 @@ class Breaks:
         count = await self._count(_name(entry.intent.id, entry.life), error)
         if count < STRIKES:
             return None
-        message = f"the intent could not be processed ({_shown(error)}); nothing was spent"
+        # The exception's own words are for the log: a caller gets its name.
+        message = f"the intent could not be processed ({type(error).__name__}); nothing was spent"
         return failure(UNPROCESSABLE, message, new_key_helps=False)
 
     async def of_lane(self, error: Exception) -> None:
@@ -91,5 +92,5 @@ def _shown(error: Exception) -> str:
 
 
 def _evidence(error: Exception) -> dict[str, Json]:
-    fix = "see the worker's log at this time and report it; every verb of txmanager resolve works here"
+    fix = "see the worker's log at this time and report it; then decide with txmanager resolve"
     return {"exception": type(error).__name__, "message": str(error)[:300], "resolve": fix}
