@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test run demo sim model bench lint openapi format clean chaos
+.PHONY: help install lock test check quick-test run demo sim model bench lint openapi format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -46,8 +46,18 @@ lock: $(STAMP)  ## Resolve requirements.lock again from pyproject.toml, with the
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml
 
-test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them)
-	$(BIN)/pytest $(ARGS)
+# Half of the tests' time is waiting, so that four processes keep two cores busy.
+JOBS ?= 4
+test: $(STAMP)  ## Run the tests (ARGS="tests/core -k router" for some of them in one process, JOBS=8 for more processes)
+	$(BIN)/pytest $(if $(ARGS),$(ARGS),--processes $(JOBS))
+
+check: $(STAMP)  ## Check a change in a minute: style, types, core, the ledger on one server, a short simulation
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint quick-test
+
+quick-test: $(STAMP)
+	TXMANAGER_SIM_SCHEDULES=150 $(BIN)/pytest --processes 2 tests/core tests/settings tests/test_architecture.py \
+		tests/ledger/test_conformance.py tests/ledger/test_twins.py tests/sim/test_schedules.py \
+		-k "not valkey9 and not cluster and not sentinel" $(ARGS)
 
 run: $(STAMP)  ## Run everything on embedded defaults (ARGS="--port 8090" for options)
 	@$(BIN)/txmanager up $(ARGS)

@@ -15,7 +15,7 @@ import pytest
 from tests.servers import DURABLE, Binary, Cluster, Sentinel, Server, find_binaries
 from tests.servers.binaries import container
 
-pytest_plugins = ["tests.reporting.budgets", "tests.reporting.skips"]
+pytest_plugins = ["tests.reporting.budgets", "tests.reporting.parallel", "tests.reporting.skips"]
 
 
 class HasUrl(Protocol):

@@ -20,6 +20,7 @@ async def proxy(redis7):
         yield running
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("weather", ["refuse", "blackhole"])
 async def test_without_its_ledger_the_api_answers_503_within_a_second_and_recovers(
     make_stage, proxy, devnet, prefix, weather, redis7

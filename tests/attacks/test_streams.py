@@ -49,6 +49,7 @@ def busy_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
+@pytest.mark.alone
 async def test_a_thousand_idle_streams_on_hundreds_of_lanes_leave_the_api_to_others(
     make_stage, redis7, devnet, prefix, capsys
 ):

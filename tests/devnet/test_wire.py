@@ -135,10 +135,10 @@ def test_a_flood_of_actions_is_refused_at_once(delegated):
     if delegated:
         name = struct.pack("<I", 9) + b"dev0.near"
         flood = struct.pack("<I", 1) + b"\x08" + name + name + flood
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(DecodeError, match="too many actions"):
         decode(head + flood + bytes(65))
-    assert time.monotonic() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def test_a_hundred_and_one_actions_still_decode_for_the_protocols_own_refusal():

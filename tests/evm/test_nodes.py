@@ -118,6 +118,7 @@ async def test_a_node_that_echoes_another_hash_is_not_believed():
         assert await send(odd) == [Verdict.UNKNOWN]
 
 
+@pytest.mark.alone
 async def test_a_hanging_node_delays_nobody_and_is_given_nothing_more():
     async with node(taken) as good, node(taken, delay=1.0) as slow:
         rpc = rpc_of(good, slow)

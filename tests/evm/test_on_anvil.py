@@ -299,6 +299,7 @@ async def test_a_cancel_that_comes_too_late_ends_done(make_anvil):
         assert stage.received() == 5
 
 
+@pytest.mark.alone
 async def test_bytes_go_to_every_node_and_one_that_hangs_costs_nothing(make_anvil):
     first, second = make_anvil(), make_anvil("--no-mining")
     signer = new_signer()

@@ -118,6 +118,7 @@ async def test_callers_of_one_connection_get_their_own_answers_while_others_give
         assert [await claim(n) for n in range(200)] == [f"life{n}" for n in range(200)]
 
 
+@pytest.mark.alone
 async def test_silent_server_is_unavailable_within_patience_and_answers_again_after(proxy: FaultProxy, prefix: str):
     async with redis_stage(proxy.url, prefix, timeout_s=0.2) as stage:
         await stage.lane(LANE)

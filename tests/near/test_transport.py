@@ -94,6 +94,7 @@ async def test_an_abandoned_call_never_gives_its_answer_to_the_next():
         await client.close()
 
 
+@pytest.mark.alone
 async def test_one_group_that_hangs_never_makes_another_wait():
     async def partly(peer, request, writer):
         if request["params"] == ["slow"]:
@@ -113,6 +114,7 @@ async def test_one_group_that_hangs_never_makes_another_wait():
         await client.close()
 
 
+@pytest.mark.alone
 async def test_two_urls_one_hanging_no_call_waits_longer_than_its_time_out_and_the_bad_one_is_left_alone():
     async with peer(hang) as bad, peer() as good:
         client = rpc(bad.url, good.url, timeout_s=1)
@@ -138,6 +140,7 @@ async def _asked(client: HttpRpc, server: Peer, before: int) -> bool:
     return len(server.requests) > before
 
 
+@pytest.mark.alone
 async def test_sends_of_a_lane_move_on_when_its_node_hangs():
     async with peer(hang) as bad, peer() as good:
         client = rpc(bad.url, good.url)
@@ -240,6 +243,7 @@ async def test_endless_headers_are_cut_off():
         await client.close()
 
 
+@pytest.mark.alone
 async def test_a_trickle_ends_at_the_time_out():
     async def trickle(peer, request, writer):
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
@@ -470,6 +474,7 @@ async def test_one_question_that_fails_fails_alone(direct):
         await client.close()
 
 
+@pytest.mark.alone
 async def test_a_question_that_hangs_in_a_pipeline_ends_in_time_and_costs_only_what_is_behind_it():
     async def hang_at_third(peer, request, writer):
         if request["params"] == [2]:

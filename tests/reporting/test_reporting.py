@@ -62,21 +62,15 @@ def test_suites_are_the_folders_and_files_of_the_tests():
     assert suite_of("tests/test_architecture.py::test_x") == "test_architecture.py"
 
 
-def spend(budgets: Budgets, nodeid: str, seconds: float) -> None:
-    budgets.pytest_runtest_logreport(
-        pytest.TestReport(nodeid, ("", None, ""), {}, "passed", None, "call", duration=seconds)
-    )
-
-
 def test_a_suite_over_its_budget_is_named():
     budgets = Budgets("total = 100\ndefault = 5\n[suites]\ncore = 20", strict=True)
-    spend(budgets, "tests/core/a.py::t", 19)
-    spend(budgets, "tests/new/a.py::t", 3)
+    budgets.spend("tests/core/a.py::t", 19)
+    budgets.spend("tests/new/a.py::t", 3)
     assert budgets.over() == []
-    spend(budgets, "tests/new/b.py::t", 3)
+    budgets.spend("tests/new/b.py::t", 3)
     assert budgets.over() == ["new"]
     assert budgets.lines()[1] == "new        6.0 s of     5 s  OVER BUDGET"
-    spend(budgets, "tests/core/b.py::t", 80)
+    budgets.spend("tests/core/b.py::t", 80)
     assert budgets.over() == ["core", "new", "total"]
 
 

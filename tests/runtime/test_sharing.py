@@ -24,6 +24,7 @@ def split(*workers: Running) -> list[str]:
     return sorted(lane for running in workers for lane in running.owned)
 
 
+@pytest.mark.alone
 async def test_lanes_spread_over_two_workers_within_two_lease_times_of_a_join(stage: Stage) -> None:
     accounts = [stage.account, *(next(stage.fresh) for _ in range(7))]
     lanes = sorted(map(lane_of, accounts))
@@ -36,6 +37,7 @@ async def test_lanes_spread_over_two_workers_within_two_lease_times_of_a_join(st
     assert 0 < len(first.owned) < 8
 
 
+@pytest.mark.alone
 async def test_lanes_of_a_dead_worker_move_within_two_lease_times(stage: Stage) -> None:
     accounts = [stage.account, *(next(stage.fresh) for _ in range(7))]
     lanes = sorted(map(lane_of, accounts))
