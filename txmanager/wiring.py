@@ -15,7 +15,6 @@ from txmanager.chains.evm.given import EvmCounter
 from txmanager.chains.evm.names import check_address
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read as read_evm
-from txmanager.chains.evm.transaction import TransactionSigner
 from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules
 from txmanager.chains.near.reading import read as read_near
@@ -46,9 +45,8 @@ from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
 from txmanager.settings.models import PATIENCE
 from txmanager.settings.secrets import reveal
-from txmanager.signing.evm_sources import load_evm_keys
 from txmanager.signing.signer import Signer
-from txmanager.signing.sources import load_near_keys
+from txmanager.signing.sources import KEY_SOURCES, Asked, Curve
 
 Probe = Callable[[], Awaitable[None]]
 KEYLESS_WINDOW = 100_000
@@ -255,8 +253,9 @@ def _near(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -
     lanes: dict[str, str] = {}
     for pool_name, pool in pools.items():
         for source in pool.keys:
-            for account, signer in load_near_keys(source, pool.account):
-                lane = f"near:{name}:{account}:{signer.public_key}"
+            for found in KEY_SOURCES.load(source, Asked(Curve.ED25519, pool.account)):
+                signer = found.signer
+                lane = f"near:{name}:{found.account}:{signer.public_key}"
                 if lane in lanes:
                     raise InvalidSettings(f"pools.{pool_name}.keys", f"key {signer.public_key} is listed twice")
                 signers[lane], policies[lane], lanes[lane] = signer, near_policy(pool.policy), pool_name
@@ -354,17 +353,18 @@ def evm_network(network: NetworkSettings) -> EvmNetwork:
 
 def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -> tuple[Chain, dict[str, str]]:
     assert network.chain_id is not None
-    signers: dict[str, TransactionSigner] = {}
+    signers: dict[str, Signer] = {}
     max_values: dict[str, int | None] = {}
     bumps: dict[str, int] = {}
     max_costs: dict[str, int | None] = {}
     lanes: dict[str, str] = {}
     for pool_name, pool in pools.items():
         for source in pool.keys:
-            for signer in load_evm_keys(source):
-                lane = str(LaneId(network.chain_id, signer.address))
+            for found in KEY_SOURCES.load(source, Asked(Curve.SECP256K1)):
+                signer = found.signer
+                lane = str(LaneId(network.chain_id, signer.public_key))
                 if lane in lanes:
-                    raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.address} is listed twice")
+                    raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.public_key} is listed twice")
                 signers[lane], max_values[lane], lanes[lane] = signer, pool.policy.max_deposit, pool_name
                 bumps[lane], max_costs[lane] = pool.policy.bump_percent or 0, pool.policy.max_cost
     keyless = {

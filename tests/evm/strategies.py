@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
+from txmanager.chains.evm.names import checksummed
 from txmanager.chains.evm.transaction import ACCESS_LIST, DYNAMIC, LEGACY, SET_CODE, Body, Fees
 
 numbers = st.one_of(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0x100, 2**56, 2**64 - 1]), st.integers(0, 2**64 - 1))
@@ -45,3 +48,31 @@ def bodies(draw: st.DrawFn, type: int) -> Body:
 
 any_body = st.sampled_from([LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE]).flatmap(bodies)
 private_keys = st.integers(1, 2**255).map(lambda n: n.to_bytes(32, "big"))
+
+
+def as_eth_account_wants_it(chain_id: int, nonce: int, fees: Fees, body: Body) -> dict[str, Any]:
+    """The oracle's own form of a transaction."""
+    told: dict[str, Any] = {
+        "chainId": chain_id,
+        "nonce": nonce,
+        "gas": body.gas,
+        "to": checksummed(body.to.hex()) if body.to else "",
+        "value": body.value,
+        "data": body.data,
+    }
+    if body.type in (LEGACY, ACCESS_LIST):
+        told["gasPrice"] = fees.max_fee
+    else:
+        told |= {"maxFeePerGas": fees.max_fee, "maxPriorityFeePerGas": fees.tip}
+    if body.type != LEGACY:
+        told["type"] = body.type
+        told["accessList"] = [
+            {"address": checksummed(a.hex()), "storageKeys": ["0x" + k.hex() for k in keys]}
+            for a, keys in body.access_list
+        ]
+    if body.type == SET_CODE:
+        names = ("chainId", "address", "nonce", "yParity", "r", "s")
+        told["authorizationList"] = [
+            dict(zip(names, (c, "0x" + a.hex(), n, y, r, s), strict=True)) for c, a, n, y, r, s in body.authorizations
+        ]
+    return told

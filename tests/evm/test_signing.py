@@ -14,11 +14,15 @@ from tests.evm.strategies import private_keys
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.signing import Secret
 from txmanager.signing.evm import EvmSigner, keccak256
-from txmanager.signing.evm_sources import load_evm_keys
+from txmanager.signing.sources import KEY_SOURCES, Asked, Curve
 
 KEY = "4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318"
 PHRASE = "test test test test test test test test test test test junk"
 FIRST, SECOND = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+
+
+def load_evm_keys(source, environment):
+    return [found.signer for found in KEY_SOURCES.load(source, Asked(Curve.SECP256K1, environment=environment))]
 
 
 @settings(max_examples=50, deadline=None)

@@ -18,9 +18,10 @@ from structlog.testing import capture_logs
 from tests.evm.machines import Anvil
 from tests.evm.stage import CHAIN_ID, PATIENT, POLICY, Stage, new_signer
 from tests.evm.watch import LIMITS, Watch
+from tests.sim.evm.planting import arm_instead
 from tests.waiting import until
 from txmanager.chains.evm.transaction import Body, Fees, read_raw, sign_any
-from txmanager.core import decide as decisions
+from txmanager.core import alive
 from txmanager.core.alerts import Alert
 from txmanager.core.models import Purpose
 from txmanager.core.states import LaneState, Status
@@ -68,7 +69,7 @@ async def nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-@told(lambda: patch.object(decisions, "_too_cheap", never))
+@told(lambda: arm_instead(alive.offer_more_when_slow, never))
 async def stuck_is_bumped_by_12_percent_lowest_nonce_first(make_anvil: Make) -> None:
     anvil = make_anvil("--no-mining")
     with capture_logs() as logs:
@@ -96,7 +97,7 @@ async def stuck_is_bumped_by_12_percent_lowest_nonce_first(make_anvil: Make) -> 
             await watch.over(Alert.STUCK)
 
 
-@told(lambda: patch.object(decisions, "_overdue", never))
+@told(lambda: arm_instead(alive.kill_overdue, never))
 async def overdue_is_cancelled_by_a_self_transfer_where_the_policy_says_so(make_anvil: Make) -> None:
     anvil = make_anvil("--no-mining")
     with capture_logs() as logs:

@@ -14,7 +14,7 @@ from nacl.signing import VerifyKey
 
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.signing import Ed25519Signer, Secret, vault
-from txmanager.signing.sources import load_near_keys
+from txmanager.signing.sources import KEY_SOURCES, Asked, Curve
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_keys_load_from_credentials_environment_and_vault(tmp_path, signer):
     vault.save(safe, Secret("correct horse"), [("a.near", signer)])
     environment = {"KEY": private, "TXMANAGER_PASSPHRASE": "correct horse"}
     for source in (f"file:{credentials}", "env:KEY", f"vault:{safe}"):
-        [(account, loaded)] = load_near_keys(source, "a.near", environment)
-        assert (account, loaded.public_key) == ("a.near", signer.public_key)
+        [found] = KEY_SOURCES.load(source, Asked(Curve.ED25519, "a.near", environment))
+        assert (found.account, found.signer.public_key) == ("a.near", signer.public_key)
     assert private.removeprefix("ed25519:") not in safe.read_text()
     assert stat.S_IMODE(safe.stat().st_mode) == 0o600
     assert vault.public_names(safe) == [("a.near", signer.public_key)]
@@ -110,7 +110,7 @@ def test_a_vault_opens_with_its_own_passphrase_only(tmp_path, signer):
 )
 def test_a_wrong_source_says_what_to_fix(source, words):
     with pytest.raises(InvalidSettings, match=words):
-        load_near_keys(source, "a.near", {})
+        KEY_SOURCES.load(source, Asked(Curve.ED25519, "a.near", {}))
 
 
 def test_credentials_of_another_key_are_refused(tmp_path, signer):
@@ -118,4 +118,4 @@ def test_credentials_of_another_key_are_refused(tmp_path, signer):
     told = {"account_id": "a.near", "private_key": signer.export().reveal().decode(), "public_key": "ed25519:other"}
     path.write_text(json.dumps(told))
     with pytest.raises(InvalidSettings, match="public_key is ed25519:other"):
-        load_near_keys(f"file:{path}")
+        KEY_SOURCES.load(f"file:{path}", Asked(Curve.ED25519))

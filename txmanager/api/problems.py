@@ -151,6 +151,10 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     core.Fenced: Answer(503, "Lane owned by another", _LATER),
     core.Refused: Answer(409, "Refused by the ledger", "Read the current state and decide again."),
     core.KeyMissing: Answer(503, "Signing key not on chain", _OPERATOR),
+    core.SignerFault: Answer(503, "The signer gave no signature", _OPERATOR, "Nothing was signed; the intent waits."),
+    core.SignerAway: Answer(503, "The signer does not answer", _OPERATOR, "Nothing was signed; the intent waits."),
+    core.SignerRefused: Answer(503, "The signer refuses", _OPERATOR, "Nothing was signed; the intent waits."),
+    core.BadSignature: Answer(503, "Wrong signature", _OPERATOR, "Nothing was sent; the intent waits."),
     core.NotOurs: Answer(503, "Stored bytes are not ours", _OPERATOR, "The intent is held until an operator decides."),
     core.RolledBack: Answer(
         503, "Ledger rolled back", _OPERATOR, "Unknown: the lane is quarantined until an operator decides."

@@ -15,7 +15,7 @@ from txmanager.core.errors import InvalidInput, InvalidSettings, NotFound, Unava
 from txmanager.settings import PoolSettings, Settings, load
 from txmanager.settings.secrets import reveal
 from txmanager.signing import Ed25519Signer, Secret, vault
-from txmanager.signing.sources import PASSPHRASE_VARIABLE, load_near_keys
+from txmanager.signing.sources import KEY_SOURCES, PASSPHRASE_VARIABLE, Asked, Curve
 
 if TYPE_CHECKING:
     from txmanager.chains.near import NearChain
@@ -63,12 +63,12 @@ def provision(
         raise InvalidInput("--receiver", "is required with --method and --allowance")
     if allowance is not None and not (allowance.isascii() and allowance.isdigit()):
         raise InvalidInput("--allowance", "must be a whole number of yoctoNEAR")
-    keys = load_near_keys(signer, chosen.account)
+    keys = KEY_SOURCES.load(signer, Asked(Curve.ED25519, chosen.account))
     # First the file, then the chain: a key that was added is never one that nobody holds.
     names = _ensure(vault_file, chosen.account, count)
     typer.echo(f"{vault_file} holds {len(names)} keys of {chosen.account}")
     limits = None if receiver is None else (receiver, tuple(method or ()), int(allowance) if allowance else None)
-    asyncio.run(_provision(settings, chosen, keys[0][1], names, limits))
+    asyncio.run(_provision(settings, chosen, keys[0].signer, names, limits))
     typer.echo(f'all {len(names)} are on the chain; use them with keys = ["vault:{vault_file}"] in [pools.{pool}]')
 
 
@@ -77,8 +77,8 @@ async def _list(settings: Settings, pools: Mapping[str, PoolSettings]) -> int:
     for name, pool in pools.items():
         signers: dict[str, Signer] = {}
         for source in pool.keys:
-            for account, signer in load_near_keys(source, pool.account):
-                signers[f"near:{pool.network}:{account}:{signer.public_key}"] = signer
+            for found in KEY_SOURCES.load(source, Asked(Curve.ED25519, pool.account)):
+                signers[f"near:{pool.network}:{found.account}:{found.signer.public_key}"] = found.signer
         chain = _chain(settings, pool, signers)
         try:
             for lane in signers:
@@ -106,7 +106,7 @@ async def _show(chain: NearChain, pool: str, lane: str) -> int:
 async def _provision(
     settings: Settings,
     pool: PoolSettings,
-    signer: Ed25519Signer,
+    signer: Signer,
     names: list[str],
     limits: tuple[str, tuple[str, ...], int | None] | None,
 ) -> None:

@@ -207,7 +207,8 @@ class Chain(Protocol):
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
     ) -> list[Attempt]:
-        """Sign with consecutive nonces against one recent final block. Nothing is sent."""
+        """Sign with consecutive nonces against one recent final block. Nothing is sent. Answers the signed prefix, at
+        least one attempt; a signer that signs not even the first raises its `SignerFault`."""
         ...
 
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:

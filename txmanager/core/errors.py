@@ -24,6 +24,10 @@ TxManagerError
 ├── Refused                 the ledger refused one entry of a batch: take again, nothing was written
 ├── KeyMissing              the signing key is not on chain: quarantine the lane
 ├── NotOurs                 bytes in the ledger are not what this lane signed: sign nothing from them, hold the intent
+├── SignerFault             no usable signature; nothing was signed, no nonce was used
+│   ├── SignerAway          it did not answer, or asked to come back later: the lane waits and asks again
+│   ├── SignerRefused       it will not sign for us: pause the lane, ask now and then
+│   └── BadSignature        its signature is not one of this key over these bytes: quarantine the lane
 ├── RolledBack              the ledger is not the one that was written to: quarantine, sign nothing
 ├── Unavailable             the ledger or the chain is away: retry the same call
 │   └── Unconfirmed         executed perhaps, not durably acknowledged: retry the same key
@@ -197,6 +201,22 @@ class NotOurs(TxManagerError):
     def __init__(self, nonce: int, hash: str, why: str) -> None:
         super().__init__(f"the stored bytes of {hash} are not what this lane signed: {why}")
         self.evidence = {"nonce": str(nonce), "hash": hash, "message": f"{why}; nothing was signed from it"}
+
+
+class SignerFault(TxManagerError):
+    code = "signer_fault"
+
+
+class SignerAway(SignerFault):
+    code = "signer_away"
+
+
+class SignerRefused(SignerFault):
+    code = "signer_refused"
+
+
+class BadSignature(SignerFault):
+    code = "bad_signature"
 
 
 class RolledBack(TxManagerError):

@@ -106,10 +106,7 @@ def check_actions(actions: tuple[Action, ...], *, delegated: bool = False) -> No
         elif isinstance(action, AddKey):
             _check_add_key(action)
         elif isinstance(action, DeleteAccount):
-            if index != len(actions) - 1:
-                raise _invalid("DeleteActionMustBeFinal")
-            if not is_account_id(action.beneficiary_id):
-                raise _invalid({"InvalidAccountId": {"account_id": action.beneficiary_id}})
+            _check_delete(action, last=index == len(actions) - 1)
         elif isinstance(action, DeployContract) and len(action.code) > fees.MAX_CODE:
             raise _invalid({"ContractSizeExceeded": {"size": len(action.code), "limit": fees.MAX_CODE}})
         elif isinstance(action, WithdrawFromGasKey) and delegated:
@@ -133,6 +130,13 @@ def _check_call(call: FunctionCall) -> None:
     if len(call.args) > fees.MAX_ARGS:
         over = {"length": len(call.args), "limit": fees.MAX_ARGS}
         raise _invalid({"FunctionCallArgumentsLengthExceeded": over})
+
+
+def _check_delete(action: DeleteAccount, *, last: bool) -> None:
+    if not last:
+        raise _invalid("DeleteActionMustBeFinal")
+    if not is_account_id(action.beneficiary_id):
+        raise _invalid({"InvalidAccountId": {"account_id": action.beneficiary_id}})
 
 
 def _check_add_key(action: AddKey) -> None:

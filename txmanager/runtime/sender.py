@@ -477,31 +477,12 @@ class Sender:
         if not lane.flights.clear_for(flight) or not self._may_sign(order) or not flight.still(order):
             return False
         now = lane.context.clock()
+        attempt: Attempt | None
         if isinstance(order, Resign):
-            if not await still_sealed(lane, record):
-                return await self._refuse_directive(record)
-            [prepared] = await self._check([record.intent])
-            if isinstance(prepared, Broken):
-                raise prepared.error
-            if isinstance(prepared, Impossible):
-                await self._fail_dead(flight, order, dict(prepared.error))
-                return True
-            sifted = await lane.wallet.sift([(_taken(record), prepared)])
-            for _, error in sifted.failed:
-                await self._fail_dead(flight, order, error)
-                return True
-            if sifted.short is not None:
-                await self._short(sifted.short)
-                return False
-            [(_, payable)] = sifted.ready
-            try:
-                signed = await lane.insist(
-                    lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
-                )
-            except NotBuilt as nothing:
-                await self._fail_dead(flight, order, nothing.error)
-                return True
-            attempt: Attempt | None = signed[0]
+            signed = await self._sign_again(flight, order)
+            if isinstance(signed, bool):
+                return signed
+            attempt = signed
         else:
             attempt = await lane.insist(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
         if attempt is None:
@@ -528,6 +509,34 @@ class Sender:
         self._solo = flight
         await self._broadcast([(flight, attempt)])
         return True
+
+    async def _sign_again(self, flight: Flight, order: Resign) -> Attempt | bool:
+        """The intent's new bytes; or, when it ended or has to wait, whether there may be more to do at once."""
+        lane, record = self._lane, flight.record
+        if not await still_sealed(lane, record):
+            return await self._refuse_directive(record)
+        [prepared] = await self._check([record.intent])
+        if isinstance(prepared, Broken):
+            raise prepared.error
+        if isinstance(prepared, Impossible):
+            await self._fail_dead(flight, order, dict(prepared.error))
+            return True
+        sifted = await lane.wallet.sift([(_taken(record), prepared)])
+        for _, error in sifted.failed:
+            await self._fail_dead(flight, order, error)
+            return True
+        if sifted.short is not None:
+            await self._short(sifted.short)
+            return False
+        [(_, payable)] = sifted.ready
+        try:
+            [signed] = await lane.insist(
+                lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
+            )
+        except NotBuilt as nothing:
+            await self._fail_dead(flight, order, nothing.error)
+            return True
+        return signed
 
     async def _refuse_directive(self, record: Record) -> bool:
         """An operator's wish to sign again must not come back with every look at a record that may not be signed."""

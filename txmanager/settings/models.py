@@ -304,6 +304,9 @@ class PoolSettings(Part):
             yield from self.policy.contradictions(f"{where}.policy", network.chain)
         if self.window > self.max_inflight:
             yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
+        yield from self._webhook_contradictions(where)
+
+    def _webhook_contradictions(self, where: str) -> Iterator[InvalidSettings]:
         names = [webhook.name for webhook in self.webhooks]
         for n, webhook in enumerate(self.webhooks):
             yield from webhook.contradictions(f"{where}.webhooks[{n}]")

@@ -7,16 +7,29 @@ from __future__ import annotations
 
 import base58
 from nacl import bindings
+from nacl.exceptions import BadSignatureError
 from nacl.utils import random as random_bytes
 
 from txmanager.core.errors import InvalidInput
 from txmanager.signing.secret import Secret
+from txmanager.signing.signer import KeyInMemory
 
 PREFIX = "ed25519:"
 _sign = bindings.crypto_sign
 
 
-class Ed25519Signer:
+def check_ed25519(public_bytes: bytes, digest: bytes, signature: bytes) -> bytes | None:
+    """The signature if it is one of this key over this digest, else None."""
+    if len(signature) != 64:
+        return None
+    try:
+        bindings.crypto_sign_open(signature + digest, public_bytes)
+    except BadSignatureError:
+        return None
+    return signature
+
+
+class Ed25519Signer(KeyInMemory):
     __slots__ = ("_key", "public_bytes", "public_key")
 
     def __init__(self, seed: Secret) -> None:

@@ -1,19 +1,16 @@
-"""A secp256k1 key in memory: the fast path signs digests with libsecp256k1, the slow one lets eth-account do it all.
+"""A secp256k1 key in memory, signing with libsecp256k1, and the check of signatures that others made.
 
-Signatures are deterministic (RFC 6979): the same transaction signed twice is the same bytes, whichever way.
+Its own signatures are deterministic (RFC 6979): the same transaction signed twice is the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from coincurve import PrivateKey
+from coincurve import PrivateKey, PublicKey
 from Crypto.Hash import keccak as _keccak
-from eth_account import Account
 
 from txmanager.core.errors import InvalidInput
 from txmanager.signing.secret import Secret
+from txmanager.signing.signer import KeyInMemory
 
 _ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
@@ -22,7 +19,34 @@ def keccak256(data: bytes) -> bytes:
     return bytes(_keccak.new(digest_bits=256, data=data).digest())
 
 
-class EvmSigner:
+def address_of(uncompressed: bytes) -> str:
+    """0x and 40 lower-case digits of a public key of 65 bytes."""
+    return "0x" + keccak256(uncompressed[1:])[12:].hex()
+
+
+def check_secp256k1(address: str, digest: bytes, signature: bytes) -> bytes | None:
+    """r, low s and the recovery id, if the signature (r, s, perhaps a recovery id) is one of this address, else None.
+
+    HSMs and KMSs know no recovery id and give a high s half of the time: n - s is the same signature.
+    """
+    if len(signature) not in (64, 65):
+        return None
+    r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
+    if not (0 < r < _ORDER and 0 < s < _ORDER):
+        return None
+    low = signature[:32] + min(s, _ORDER - s).to_bytes(32, "big")
+    for recovery in range(2):
+        full = low + bytes((recovery,))
+        try:
+            found = PublicKey.from_signature_and_message(full, digest, hasher=None)
+        except ValueError:
+            continue
+        if address_of(found.format(compressed=False)) == address:
+            return full
+    return None
+
+
+class EvmSigner(KeyInMemory):
     __slots__ = ("_key", "public_key")
 
     def __init__(self, key: Secret) -> None:
@@ -31,8 +55,7 @@ class EvmSigner:
         if not 0 < int.from_bytes(key.reveal(), "big") < _ORDER:
             raise InvalidInput("private_key", "is not a number of the curve (it is zero, or too large)")
         self._key = PrivateKey(key.reveal())
-        uncompressed = self._key.public_key.format(compressed=False)
-        self.public_key = "0x" + keccak256(uncompressed[1:])[12:].hex()
+        self.public_key = address_of(self._key.public_key.format(compressed=False))
 
     @property
     def address(self) -> str:
@@ -42,10 +65,6 @@ class EvmSigner:
     def sign(self, digest: bytes) -> bytes:
         """r, s (low) and the recovery id: 65 bytes."""
         return bytes(self._key.sign_recoverable(digest, hasher=None))
-
-    def sign_transaction(self, fields: Mapping[str, Any]) -> bytes:
-        """The raw bytes of any type that eth-account knows; ten times slower than encoding type 2 directly."""
-        return bytes(Account.sign_transaction(dict(fields), self._key.secret).raw_transaction)
 
     def __repr__(self) -> str:
         return f"EvmSigner({self.public_key})"

@@ -1,13 +1,9 @@
-"""Where a worker's EVM keys come from: a private key, a keystore file (v3), or a mnemonic that gives N lanes.
-
-A source is one string of the configuration: `env:NAME` (64 hex digits), `file:PATH` (a keystore JSON, or a list of
-them; the password is in `TXMANAGER_PASSPHRASE`), `mnemonic:NAME:COUNT` (the phrase is in the environment variable NAME;
-the first COUNT addresses of m/44'/60'/0'/0/i, or `:FIRST-LAST`).
+"""EVM keys in memory: a private key (64 hex digits), keystore files (v3), or a mnemonic that gives N lanes: the first
+COUNT addresses of m/44'/60'/0'/0/i, or FIRST-LAST.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,37 +16,26 @@ from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.signing.evm import EvmSigner
 from txmanager.signing.secret import Secret
-from txmanager.signing.sources import PASSPHRASE_VARIABLE
+from txmanager.signing.sources import Asked, FoundKey
 
 MAX_DERIVED = 1_000
 _MNEMONIC = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?\Z")
 
 
-def load_evm_keys(
-    source: str,
-    environment: Mapping[str, str] | None = None,
-    passphrase_variable: str = PASSPHRASE_VARIABLE,
-) -> list[EvmSigner]:
-    """Every key of the source, in its order."""
-    environment = os.environ if environment is None else environment
-    scheme, _, rest = source.partition(":")
-    match scheme:
-        case "env":
-            return [_parse(Secret(_variable(environment, rest)), f"env:{rest}")]
-        case "file":
-            return read_keystores(Path(rest), environment, passphrase_variable)
-        case "mnemonic":
-            told = _MNEMONIC.match(rest)
-            if told is None:
-                raise InvalidSettings("keys", "a mnemonic source looks like mnemonic:NAME:4 or mnemonic:NAME:2-5")
-            first, last = (
-                (0, int(told["first"]) - 1) if told["last"] is None else (int(told["first"]), int(told["last"]))
-            )
-            return derive(Secret(_variable(environment, told["name"])), first, last)
-        case _:
-            raise InvalidSettings(
-                "keys", "an EVM key source starts with 'env:', 'file:' or 'mnemonic:' (never the key itself)"
-            )
+def from_environment(rest: str, asked: Asked) -> list[FoundKey]:
+    return [FoundKey(_parse(Secret(asked.variable(rest)), f"env:{rest}"))]
+
+
+def from_file(rest: str, asked: Asked) -> list[FoundKey]:
+    return [FoundKey(s) for s in read_keystores(Path(rest), asked.environment, asked.passphrase_variable)]
+
+
+def from_mnemonic(rest: str, asked: Asked) -> list[FoundKey]:
+    told = _MNEMONIC.match(rest)
+    if told is None:
+        raise InvalidSettings("keys", "a mnemonic source looks like mnemonic:NAME:4 or mnemonic:NAME:2-5")
+    first, last = (0, int(told["first"]) - 1) if told["last"] is None else (int(told["first"]), int(told["last"]))
+    return [FoundKey(signer) for signer in derive(Secret(asked.variable(told["name"])), first, last)]
 
 
 def derive(phrase: Secret, first: int, last: int) -> list[EvmSigner]:
@@ -91,12 +76,6 @@ def _open(where: str, entry: Any, password: Secret) -> EvmSigner:
     if told != signer.address.removeprefix("0x"):
         raise InvalidSettings("keys", f"{where}: address is 0x{told}, but the key belongs to {signer.address}")
     return signer
-
-
-def _variable(environment: Mapping[str, str], name: str) -> str:
-    if not name or name not in environment:
-        raise InvalidSettings("keys", f"environment variable {name!r} is not set")
-    return environment[name]
 
 
 def _parse(text: Secret, where: str) -> EvmSigner:

@@ -1,82 +1,114 @@
-"""Where a worker's NEAR keys come from: credentials JSON, the environment, or an encrypted file.
+"""The one registry of key sources: a source is one string of the configuration, `scheme:rest`.
 
-A source is one string of the configuration: `file:PATH` (NEAR credentials, one key or a list), `env:NAME` (the key
-itself), `vault:PATH` (encrypted; the passphrase is in an environment variable, `TXMANAGER_PASSPHRASE` by default).
+| scheme | ed25519 | secp256k1 |
+| --- | --- | --- |
+| `file:PATH` | NEAR credentials, one key or a list | a keystore (v3), or a list of them |
+| `env:NAME` | the key itself | the key itself |
+| `vault:PATH` | an encrypted file of keys | |
+| `mnemonic:NAME:COUNT` | | COUNT addresses of the phrase in the variable NAME |
+
+A file's passphrase is in an environment variable, `TXMANAGER_PASSPHRASE` by default. A signer that the configuration
+names adds its name as a scheme.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from enum import StrEnum
 
-import orjson
-
-from txmanager.core.errors import InvalidInput, InvalidSettings
-from txmanager.signing import vault
-from txmanager.signing.ed25519 import Ed25519Signer
-from txmanager.signing.secret import Secret
+from txmanager.core.errors import InvalidSettings
+from txmanager.core.values import value
+from txmanager.signing.signer import Signer
 
 PASSPHRASE_VARIABLE = "TXMANAGER_PASSPHRASE"
 
 
-def load_near_keys(
-    source: str,
-    account_id: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    passphrase_variable: str = PASSPHRASE_VARIABLE,
-) -> list[tuple[str, Ed25519Signer]]:
-    """(account, signer) of every key of the source; with `account_id`, only those of that account."""
-    environment = os.environ if environment is None else environment
-    scheme, _, rest = source.partition(":")
-    match scheme:
-        case "file":
-            found = read_credentials(Path(rest))
-        case "env":
-            if account_id is None:
-                raise InvalidSettings("keys", f"{source!r} holds a key without its account; set `account`")
-            if rest not in environment:
-                raise InvalidSettings("keys", f"environment variable {rest!r} is not set")
-            found = [(account_id, Ed25519Signer.parse(Secret(environment[rest]), f"env:{rest}"))]
-        case "vault":
-            if passphrase_variable not in environment:
-                raise InvalidSettings("keys", f"{source!r} needs its passphrase in {passphrase_variable}")
-            found = vault.load(Path(rest), Secret(environment[passphrase_variable]))
-        case _:
-            raise InvalidSettings("keys", "a key source starts with 'file:', 'env:' or 'vault:' (never the key itself)")
-    mine = [(a, s) for a, s in found if account_id in (None, a)]
-    if not mine:
-        raise InvalidSettings("keys", f"{scheme}:{rest} holds no key of account {account_id!r}")
-    return mine
+class Curve(StrEnum):
+    ED25519 = "ed25519"
+    SECP256K1 = "secp256k1"
 
 
-def read_credentials(path: Path) -> list[tuple[str, Ed25519Signer]]:
-    """near-cli's file: `{account_id, public_key, private_key}` (or `secret_key`); a list holds several."""
-    try:
-        content = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise InvalidSettings("keys", f"cannot read {path}: {error.strerror}") from None
-    except orjson.JSONDecodeError:
-        raise InvalidSettings("keys", f"{path} is not JSON; expected NEAR credentials") from None
-    entries = content if isinstance(content, list) else [content]
-    return [_one(path, index, entry) for index, entry in enumerate(entries)]
+@value(frozen=True, slots=True)
+class Asked:
+    """For whom the keys are, and what opens them."""
+
+    curve: Curve
+    account: str | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    passphrase_variable: str = PASSPHRASE_VARIABLE
+
+    def variable(self, name: str) -> str:
+        if not name or name not in self.environment:
+            raise InvalidSettings("keys", f"environment variable {name!r} is not set")
+        return self.environment[name]
 
 
-def _one(path: Path, index: int, entry: Any) -> tuple[str, Ed25519Signer]:
-    where = f"{path.name}[{index}]"
-    if not isinstance(entry, dict):
-        raise InvalidSettings("keys", f"{where} is not an object with account_id and private_key")
-    account, private = entry.get("account_id"), entry.get("private_key") or entry.get("secret_key")
-    if not isinstance(account, str) or not isinstance(private, str):
-        raise InvalidSettings("keys", f"{where} must have the strings account_id and private_key")
-    try:
-        signer = Ed25519Signer.parse(Secret(private))
-    except InvalidInput as error:
-        raise InvalidSettings("keys", f"{where}.{error}") from None
-    told = entry.get("public_key", signer.public_key)
-    if told != signer.public_key:
-        raise InvalidSettings(
-            "keys", f"{where}: public_key is {told}, but the private key belongs to {signer.public_key}"
-        )
-    return account, signer
+@value(frozen=True, slots=True)
+class FoundKey:
+    signer: Signer
+    account: str | None = None
+    """Whose key it is, where the source says so."""
+
+
+Load = Callable[[str, Asked], list[FoundKey]]
+"""What follows `scheme:`, and for whom."""
+
+
+class KeySources:
+    def __init__(self, loads: Mapping[tuple[str, Curve], Load]) -> None:
+        self._loads = dict(loads)
+
+    def with_signer(self, name: str, curves: Mapping[Curve, Load]) -> KeySources:
+        """One more scheme: a signer of the configuration."""
+        if any(scheme == name for scheme, _ in self._loads):
+            raise InvalidSettings(f"signers.{name}", "is the name of a key source; choose another name")
+        return KeySources({**self._loads, **{(name, curve): load for curve, load in curves.items()}})
+
+    def load(self, source: str, asked: Asked) -> list[FoundKey]:
+        """Every key of the source, in its order."""
+        scheme, _, rest = source.partition(":")
+        load = self._loads.get((scheme, asked.curve))
+        if load is None:
+            names = [f"'{name}:'" for name, curve in self._loads if curve is asked.curve]
+            known = f"{', '.join(names[:-1])} or {names[-1]}"
+            raise InvalidSettings("keys", f"a key source starts with {known} (never the key itself)")
+        return load(rest, asked)
+
+
+# Imported when used: a worker of one chain needs no libraries of another.
+
+
+def _near(name: str) -> Load:
+    def load(rest: str, asked: Asked) -> list[FoundKey]:
+        from txmanager.signing import near_sources
+
+        loads: dict[str, Load] = {
+            "file": near_sources.from_file,
+            "env": near_sources.from_environment,
+            "vault": near_sources.from_vault,
+        }
+        return loads[name](rest, asked)
+
+    return load
+
+
+def _evm(name: str) -> Load:
+    def load(rest: str, asked: Asked) -> list[FoundKey]:
+        from txmanager.signing import evm_sources
+
+        loads: dict[str, Load] = {
+            "env": evm_sources.from_environment,
+            "file": evm_sources.from_file,
+            "mnemonic": evm_sources.from_mnemonic,
+        }
+        return loads[name](rest, asked)
+
+    return load
+
+
+KEY_SOURCES = KeySources(
+    {(name, Curve.ED25519): _near(name) for name in ("file", "env", "vault")}
+    | {(name, Curve.SECP256K1): _evm(name) for name in ("env", "file", "mnemonic")}
+)

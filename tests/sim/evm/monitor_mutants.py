@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from tests.sim.evm.planting import Bugs, Patch
-from txmanager.core import decide as decisions
+from tests.sim.evm.planting import Bugs, Patch, arm_instead
+from txmanager.core import alive
+from txmanager.core.alive import Alive
 from txmanager.core.chain import NonceView
-from txmanager.core.decide import Observation, Policy
+from txmanager.core.decide import Kill, Policy, Replace, Step
 from txmanager.core.kills import Doom, KillCause
-from txmanager.core.models import Attempt, Lane, Record, new_intent
+from txmanager.core.models import Lane, new_intent
 from txmanager.runtime.funding import TopUps
 from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.lane import OwnedLane
@@ -67,37 +69,35 @@ def fill_sent_before_it_is_written_ahead() -> Sequence[Patch]:
 
 @mutant
 def late_ones_are_given_up_whatever_they_wait_for() -> Sequence[Patch]:
-    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Doom | None:
-        limit = policy.cancel_after_ms
-        if limit is None:
+    def overdue(case: Alive) -> Step | None:
+        limit = case.policy.cancel_after_ms
+        if limit is None or case.to_kill or case.noops or case.seen.priced_out:
             return None
-        return Doom(KillCause.OVERDUE, "late") if now - min(a.signed_at for a in alive) >= limit else None
+        late = case.now - min(a.signed_at for a in case.attempts) >= limit
+        return Kill(Doom(KillCause.OVERDUE, "late"), "late") if late else None
 
-    return [patch.object(decisions, "_overdue", overdue)]
+    return [arm_instead(alive.kill_overdue, overdue)]
 
 
 @mutant
 def given_up_without_being_asked() -> Sequence[Patch]:
-    sound = decisions._overdue
+    def overdue(case: Alive) -> Step | None:
+        policy = Policy(cancel_after_ms=case.policy.cancel_after_ms or 8_000)
+        return alive.kill_overdue(replace(case, policy=policy))
 
-    def overdue(record: Record, alive: list[Attempt], seen: Observation, policy: Policy, now: int) -> Doom | None:
-        limit = Policy(cancel_after_ms=policy.cancel_after_ms or 8_000)
-        return sound(record, alive, seen, limit, now)
-
-    return [patch.object(decisions, "_overdue", overdue)]
+    return [arm_instead(alive.kill_overdue, overdue)]
 
 
 @mutant
 def every_late_nonce_is_bumped() -> Sequence[Patch]:
     """Not the lowest alone: whatever waits offers more, for nothing."""
-    sound = decisions._too_cheap
 
-    def too_cheap(record: Record, rivals: list[Attempt], seen: Observation, policy: Policy, now: int) -> str | None:
-        told = sound(record, rivals, seen, policy, now)
-        age = now - max(a.signed_at for a in rivals)
-        return told or ("late" if age >= policy.replace_after_ms and not seen.priced_out else None)
+    def slow(case: Alive) -> Step | None:
+        newest = max(case.rivals, key=lambda a: a.signed_at)
+        late = case.now - newest.signed_at >= case.policy.replace_after_ms
+        return Replace(newest, "late") if late and not case.seen.priced_out else None
 
-    return [patch.object(decisions, "_too_cheap", too_cheap)]
+    return [arm_instead(alive.offer_more_when_slow, slow)]
 
 
 @mutant

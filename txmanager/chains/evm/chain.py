@@ -6,10 +6,10 @@ signed again at a nonce is the old bytes read back with better fees, so an attem
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import structlog
@@ -33,7 +33,7 @@ from txmanager.chains.evm.transaction import (
     Fees,
     Read,
     Signed,
-    TransactionSigner,
+    encode,
     read_raw,
     sign_any,
 )
@@ -58,6 +58,9 @@ from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
+from txmanager.signing.checked import CheckedSigner
+from txmanager.signing.evm import check_secp256k1
+from txmanager.signing.signer import Signer, instant
 
 _log = structlog.get_logger("evm")
 
@@ -69,7 +72,7 @@ class EvmChain:
         self,
         chain_id: int,
         endpoints: Sequence[Endpoint] = (),
-        signers: Mapping[str, TransactionSigner] | None = None,
+        signers: Mapping[str, Signer] | None = None,
         *,
         settings: EvmNetwork | None = None,
         max_values: Mapping[str, int | None] | None = None,
@@ -168,7 +171,7 @@ class EvmChain:
             assert isinstance(body, Body)
             jobs.append((nonce, capped(price_for(market, base_fee, body.type), body.max_fee_limit), body))
         signed = await self._sign(lane, jobs)
-        return [_attempt(job, one, purpose, now) for job, one in zip(jobs, signed, strict=True)]
+        return [_attempt(job, one, purpose, now) for job, one in zip(jobs, signed, strict=False)]
 
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         newest = [a for a in previous if a.purpose is not Purpose.NOOP][-1]
@@ -225,6 +228,8 @@ class EvmChain:
         await self._agreement.close()
         await self._broadcaster.close()
         await self.rpc.close()
+        for signer in self._signers.values():
+            await signer.signer.close()
 
     # what the nonce service asks
 
@@ -277,16 +282,16 @@ class EvmChain:
         return estimate if estimate == MIN_GAS else max(MIN_GAS, estimate + margin)
 
     async def _sign(self, lane: str, jobs: Sequence[tuple[int, Fees, Body]]) -> list[Signed]:
+        """The signed prefix, at least one; see `CheckedSigner`."""
         signer = self._signers.get(lane)
         if signer is None:
             raise InvalidInput("lane", f"this process holds no key of {lane}")
 
-        def sign() -> list[Signed]:
-            return [sign_any(self.chain_id, nonce, fees, body, signer) for nonce, fees, body in jobs]
-
-        if all(body.type == DYNAMIC for _, _, body in jobs):
-            return sign()  # a tenth of a millisecond each; the others take ten times that
-        return await asyncio.to_thread(sign)
+        if (now := instant(signer.signer)) is not None:
+            return [sign_any(self.chain_id, nonce, fees, body, now) for nonce, fees, body in jobs]
+        unsigned = [encode(self.chain_id, nonce, fees, body) for nonce, fees, body in jobs]
+        signatures = await signer.sign([one.request for one in unsigned])
+        return [one.assemble(signature) for one, signature in zip(unsigned, signatures, strict=False)]
 
     async def _check_chain_id(self) -> None:
         """A node of another chain would refuse every signature, and intents must not pay for a wrong URL. Beside a
@@ -310,10 +315,10 @@ class EvmChain:
             _log.error("node left out", why=words)
             node.leave_out()
 
-    def _checked(self, lane: str, signer: TransactionSigner) -> TransactionSigner:
+    def _checked(self, lane: str, signer: Signer) -> CheckedSigner:
         if signer.public_key != self._lane(lane).address:
             raise InvalidSettings("signers", f"lane {lane} was given the key of {signer.public_key}")
-        return signer
+        return CheckedSigner(signer, partial(check_secp256k1, signer.public_key))
 
     def _lane(self, lane: str) -> LaneId:
         named = self._lanes.get(lane)

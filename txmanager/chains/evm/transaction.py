@@ -1,23 +1,22 @@
 """Transactions as values: what is signed, how it becomes bytes, and how bytes become it again.
 
-Type 2 is encoded directly; the others go through eth-account. Both give the same bytes for the same fields, which the
-tests hold with eth-account as the oracle. A replacement is the old bytes read back with other fees, so nothing of
-what the intent does can change between attempts.
+Types 0, 1, 2 and 4 are encoded here; the tests hold each of them to eth-account's bytes. A replacement is the old bytes
+read back with other fees, so nothing of what the intent does can change between attempts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import rlp  # type: ignore[import-untyped]
 
-from txmanager.chains.evm.names import checksummed
 from txmanager.core.errors import InvalidInput
 from txmanager.core.funds import Cost
 from txmanager.core.values import value
 from txmanager.signing.evm import keccak256
+from txmanager.signing.signer import InstantSigner, SigningRequest
 
 LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE = 0, 1, 2, 4
 TYPES = (LEGACY, ACCESS_LIST, DYNAMIC, SET_CODE)
@@ -29,15 +28,6 @@ AccessList = tuple[tuple[bytes, tuple[bytes, ...]], ...]
 """(address, storage keys) each."""
 Authorizations = tuple[tuple[int, bytes, int, int, int, int], ...]
 """(chain id, address, nonce, y parity, r, s) each, signed by the accounts that delegate."""
-
-
-class TransactionSigner(Protocol):
-    """A `Signer` that can also sign the types which are not encoded here."""
-
-    @property
-    def public_key(self) -> str: ...
-    def sign(self, digest: bytes) -> bytes: ...
-    def sign_transaction(self, fields: dict[str, Any]) -> bytes: ...
 
 
 @value(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class Signed:
     hash: str
 
 
-# -- type 2, directly
+# -- encoding
 
 
 def _number(value: int) -> bytes:
@@ -104,64 +94,61 @@ def _access(entries: AccessList) -> bytes:
     return _list(b"".join(_list(_string(a) + _list(b"".join(_string(k) for k in keys))) for a, keys in entries))
 
 
-def sign_dynamic(chain_id: int, nonce: int, fees: Fees, body: Body, signer: TransactionSigner) -> Signed:
-    numbers = (chain_id, nonce, fees.tip, fees.max_fee, body.gas)
-    payload = b"".join(
-        (
-            *(_string(_number(n)) for n in numbers),
-            _string(body.to),
-            _string(_number(body.value)),
-            _string(body.data),
-            _access(body.access_list) if body.access_list else b"\xc0",
-        )
-    )
-    signature = signer.sign(keccak256(b"\x02" + _list(payload)))
-    r, s = signature[:32].lstrip(b"\0"), signature[32:64].lstrip(b"\0")
-    raw = b"\x02" + _list(payload + _string(_number(signature[64])) + _string(r) + _string(s))
-    return Signed(raw, "0x" + keccak256(raw).hex())
+def _authorized(entries: Authorizations) -> bytes:
+    return _list(b"".join(_list(_items(c) + _string(a) + _items(n, y, r, s)) for c, a, n, y, r, s in entries))
 
 
-# -- the other types, by eth-account
+def _items(*numbers: int) -> bytes:
+    return b"".join([_string(_number(n)) for n in numbers])
 
 
-def sign_any(chain_id: int, nonce: int, fees: Fees, body: Body, signer: TransactionSigner) -> Signed:
-    """Slow for all types but 2: call it off the event loop for those."""
-    if body.type == DYNAMIC:
-        return sign_dynamic(chain_id, nonce, fees, body, signer)
-    return sign_slowly(chain_id, nonce, fees, body, signer)
+# -- unsigned, digest, assembled: three steps, because the signature may come from elsewhere
 
 
-def sign_slowly(chain_id: int, nonce: int, fees: Fees, body: Body, signer: TransactionSigner) -> Signed:
-    raw = signer.sign_transaction(fields(chain_id, nonce, fees, body))
-    return Signed(raw, "0x" + keccak256(raw).hex())
+@value(frozen=True, slots=True)
+class Unsigned:
+    type: int
+    chain_id: int
+    payload: bytes
+    """The encoded fields, without the head of their list."""
+
+    @property
+    def request(self) -> SigningRequest:
+        if self.type == LEGACY:
+            unsigned = _list(self.payload + _items(self.chain_id, 0, 0))  # EIP-155
+        else:
+            unsigned = bytes((self.type,)) + _list(self.payload)
+        return SigningRequest(unsigned, keccak256(unsigned))
+
+    def assemble(self, signature: bytes) -> Signed:
+        """`signature` is r, low s and the recovery id: 65 bytes."""
+        parity = signature[64]
+        last = _string(signature[:32].lstrip(b"\0")) + _string(signature[32:64].lstrip(b"\0"))
+        if self.type == LEGACY:
+            raw = _list(self.payload + _items(2 * self.chain_id + 35 + parity) + last)
+        else:
+            raw = bytes((self.type,)) + _list(self.payload + _items(parity) + last)
+        return Signed(raw, "0x" + keccak256(raw).hex())
 
 
-def fields(chain_id: int, nonce: int, fees: Fees, body: Body) -> dict[str, Any]:
-    """The transaction as eth-account wants it."""
-    told: dict[str, Any] = {
-        "chainId": chain_id,
-        "nonce": nonce,
-        "gas": body.gas,
-        "to": checksummed(body.to.hex()) if body.to else "",
-        "value": body.value,
-        "data": body.data,
-    }
+def encode(chain_id: int, nonce: int, fees: Fees, body: Body) -> Unsigned:
     if body.type in (LEGACY, ACCESS_LIST):
-        told["gasPrice"] = fees.max_fee
+        numbers: tuple[int, ...] = (nonce, fees.max_fee, body.gas)
     else:
-        told |= {"maxFeePerGas": fees.max_fee, "maxPriorityFeePerGas": fees.tip}
+        numbers = (nonce, fees.tip, fees.max_fee, body.gas)
+    parts = [_items(*numbers), _string(body.to), _string(_number(body.value)), _string(body.data)]
     if body.type != LEGACY:
-        told["type"] = body.type
-        told["accessList"] = [
-            {"address": checksummed(a.hex()), "storageKeys": ["0x" + k.hex() for k in keys]}
-            for a, keys in body.access_list
-        ]
+        parts.insert(0, _items(chain_id))
+        parts.append(_access(body.access_list) if body.access_list else b"\xc0")
     if body.type == SET_CODE:
-        names = ("chainId", "address", "nonce", "yParity", "r", "s")
-        told["authorizationList"] = [
-            dict(zip(names, (c, "0x" + a.hex(), n, y, r, s), strict=True)) for c, a, n, y, r, s in body.authorizations
-        ]
-    return told
+        parts.append(_authorized(body.authorizations))
+    return Unsigned(body.type, chain_id, b"".join(parts))
+
+
+def sign_any(chain_id: int, nonce: int, fees: Fees, body: Body, signer: InstantSigner) -> Signed:
+    """With a key in memory."""
+    unsigned = encode(chain_id, nonce, fees, body)
+    return unsigned.assemble(signer.sign(unsigned.request.digest))
 
 
 # -- reading back what was signed

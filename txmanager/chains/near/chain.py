@@ -147,12 +147,14 @@ class NearChain:
         envelope = self._signer_of(lane)
         head, facts = await self._head.get(), await self.facts()
         height, until = head.height, head.height + facts.validity_blocks
+        bodies = []
+        for ready in prepared:
+            assert isinstance(ready.body, Body)
+            bodies.append(ready.body)
+        calls = [(nonce, body.receiver_bytes, body.action_bytes) for nonce, body in enumerate(bodies, first_nonce)]
         attempts = []
-        for nonce, ready in enumerate(prepared, first_nonce):
-            body = ready.body
-            assert isinstance(body, Body)
-            signed = envelope.sign(nonce, body.receiver_bytes, head.hash, body.action_bytes)
-            terms = {"receiver_id": body.receiver_id}
+        for nonce, signed in enumerate(await envelope.sign(calls, head.hash), first_nonce):
+            terms = {"receiver_id": bodies[nonce - first_nonce].receiver_id}
             attempts.append(Attempt(nonce, b58_text(signed.hash), signed.raw, purpose, now, height, until, terms))
         return attempts
 
@@ -164,16 +166,17 @@ class NearChain:
         if key.permission is None:
             body = make_body(named.account_id, (Transfer(0),))
         else:
-            call = self._policy_of(lane).harmless_call
-            if call is None:
+            harmless = self._policy_of(lane).harmless_call
+            if harmless is None:
                 return None
-            body = make_body(call.receiver_id, (FunctionCall(call.method_name, call.args, call.gas),))
+            body = make_body(harmless.receiver_id, (FunctionCall(harmless.method_name, harmless.args, harmless.gas),))
             try:
-                check_call_permission(call.receiver_id, body.actions, key.permission, "harmless_call")
+                check_call_permission(harmless.receiver_id, body.actions, key.permission, "harmless_call")
             except InvalidInput:
                 return None
         head, facts = await self._head.get(), await self.facts()
-        signed = self._signer_of(lane).sign(nonce, body.receiver_bytes, head.hash, body.action_bytes)
+        call = (nonce, body.receiver_bytes, body.action_bytes)
+        [signed] = await self._signer_of(lane).sign([call], head.hash)
         terms = {"receiver_id": body.receiver_id}
         until = head.height + facts.validity_blocks
         return Attempt(nonce, b58_text(signed.hash), signed.raw, Purpose.NOOP, now, head.height, until, terms)
@@ -238,6 +241,8 @@ class NearChain:
         await self._agreement.close()
         await self._head.close()
         await self.rpc.close()
+        for envelope in self._envelopes.values():
+            await envelope.close()
 
     # what others ask
 

@@ -95,13 +95,7 @@ def _base64(value: object, field: str) -> bytes:
 
 def _json_action(value: object, field: str) -> act.PlainAction:
     """One action in nearcore's JSON: `"CreateAccount"`, `{"Transfer": {"deposit": "1"}}`, ..."""
-    if isinstance(value, str):
-        value = {value: {}}
-    if not isinstance(value, Mapping) or len(value) != 1:
-        raise InvalidInput(field, 'must look like {"FunctionCall": {...}}')
-    name, body = next(iter(value.items()))
-    if not isinstance(body, Mapping):
-        raise InvalidInput(field, f"{str(name)[:40]} must hold an object")
+    name, body = _name_and_body(value, field)
     where = f"{field}.{str(name)[:40]}"
 
     def money(key: str) -> int:
@@ -134,6 +128,17 @@ def _json_action(value: object, field: str) -> act.PlainAction:
         case "WithdrawFromGasKey":
             return act.WithdrawFromGasKey(key(), money("amount"))
     raise InvalidInput(field, f"action {str(name)[:40]!r} is not supported")
+
+
+def _name_and_body(value: object, field: str) -> tuple[object, Mapping[str, object]]:
+    if isinstance(value, str):
+        value = {value: {}}
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise InvalidInput(field, 'must look like {"FunctionCall": {...}}')
+    name, body = next(iter(value.items()))
+    if not isinstance(body, Mapping):
+        raise InvalidInput(field, f"{str(name)[:40]} must hold an object")
+    return name, body
 
 
 def _json_add_key(key: PublicKey, value: object, field: str) -> act.AddKey:

@@ -1,25 +1,32 @@
 """Transactions as bytes: V0 for ordinary keys, V1 for gas keys and strict nonces. The hot path of a lane.
 
 What is the same for every transaction of a lane is encoded once (`Envelope`), what is the same for every attempt of
-an intent once (its actions); only nonce, block hash and signature are new. Signing the same terms again gives the
-same bytes.
+an intent once (its actions); only nonce, block hash and signature are new. A key in memory signs the same terms to the
+same bytes; other signers may not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 
 from txmanager.chains.near.actions import Action, DelegateAction, SignedDelegate, encode_actions, read_actions
 from txmanager.chains.near.borsh import Reader, string, u16, u32, u64
 from txmanager.chains.near.names import PUBLIC_KEY_SIZES, PublicKey
 from txmanager.core.values import value
-from txmanager.signing.signer import Signer
+from txmanager.signing.checked import CheckedSigner
+from txmanager.signing.ed25519 import check_ed25519
+from txmanager.signing.signer import InstantSigner, Signer, SigningRequest, instant
 
 DELEGATE_PREFIX = u32((1 << 30) + 366)
 """NEP-461: no signature over a delegate is also one over a transaction."""
 
 
 _VERSION = 1
+
+Call = tuple[int, bytes, bytes]
+"""Nonce, receiver and actions, encoded."""
 
 
 @value(frozen=True, slots=True)
@@ -36,7 +43,7 @@ def call_bytes(receiver_id: str, actions: tuple[Action, ...]) -> tuple[bytes, by
 class Envelope:
     """One lane's frame around its transactions."""
 
-    __slots__ = ("_curve", "_head", "_index", "_sign", "_tail")
+    __slots__ = ("_checked", "_curve", "_head", "_index", "_sign", "_tail")
 
     def __init__(
         self,
@@ -46,7 +53,9 @@ class Envelope:
         nonce_index: int | None = None,
         strict: bool = False,
     ) -> None:
-        self._sign = signer.sign
+        self._checked = CheckedSigner(signer, partial(check_ed25519, public_key.data))
+        now = instant(signer)
+        self._sign = now.sign if now is not None else None
         self._curve = bytes((public_key.curve,))
         self._index = b""
         self._head = string(account_id) + public_key.borsh
@@ -56,10 +65,30 @@ class Envelope:
             self._index = b"" if nonce_index is None else u16(nonce_index)
             self._tail = b"\x01" if strict else b"\x00"
 
-    def sign(self, nonce: int, receiver: bytes, block_hash: bytes, actions: bytes) -> Signed:
+    def unsigned(self, call: Call, block_hash: bytes) -> SigningRequest:
+        nonce, receiver, actions = call
         body = b"".join((self._head, u64(nonce), self._index, receiver, block_hash, actions, self._tail))
-        digest = sha256(body).digest()
-        return Signed(body + self._curve + self._sign(digest), digest)
+        return SigningRequest(body, sha256(body).digest())
+
+    def assemble(self, request: SigningRequest, signature: bytes) -> Signed:
+        return Signed(request.unsigned + self._curve + signature, request.digest)
+
+    async def sign(self, calls: Sequence[Call], block_hash: bytes) -> list[Signed]:
+        """The signed prefix, at least one; see `CheckedSigner`. A key in memory signs all of them at once."""
+        if self._sign is not None:
+            return [self.sign_now(call, block_hash) for call in calls]
+        requests = [self.unsigned(call, block_hash) for call in calls]
+        signatures = await self._checked.sign(requests)
+        return [self.assemble(request, one) for request, one in zip(requests, signatures, strict=False)]
+
+    def sign_now(self, call: Call, block_hash: bytes) -> Signed:
+        """With a key in memory only."""
+        assert self._sign is not None
+        unsigned, digest = self.unsigned(call, block_hash)
+        return Signed(unsigned + self._curve + self._sign(digest), digest)
+
+    async def close(self) -> None:
+        await self._checked.signer.close()
 
 
 def actions_of(raw: bytes) -> tuple[Action, ...]:
@@ -87,5 +116,5 @@ def delegate_digest(delegate: DelegateAction) -> bytes:
     return sha256(DELEGATE_PREFIX + delegate.encode()).digest()
 
 
-def sign_delegate(delegate: DelegateAction, signer: Signer) -> SignedDelegate:
+def sign_delegate(delegate: DelegateAction, signer: InstantSigner) -> SignedDelegate:
     return SignedDelegate(delegate, delegate.public_key.curve, signer.sign(delegate_digest(delegate)))
