@@ -219,7 +219,7 @@ class Intents:
             kind=kind.name,
             payload=reading.payload,
             tenant=tenant,
-            partition_key=told.get("partition_key"),
+            partition_key=reading.partition_key or told.get("partition_key"),
             max_age_s=told.get("max_age_s"),
             metadata=metadata,
             limits=noted(caller.limits.max_cost, reading.max_cost),

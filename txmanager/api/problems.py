@@ -155,6 +155,9 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     core.SignerAway: Answer(503, "The signer does not answer", _OPERATOR, "Nothing was signed; the intent waits."),
     core.SignerRefused: Answer(503, "The signer refuses", _OPERATOR, "Nothing was signed; the intent waits."),
     core.BadSignature: Answer(503, "Wrong signature", _OPERATOR, "Nothing was sent; the intent waits."),
+    core.NotSigned: Answer(
+        422, "Not signed", "Read the reason, then send a new request.", "Nothing was signed or spent."
+    ),
     core.NotOurs: Answer(503, "Stored bytes are not ours", _OPERATOR, "The intent is held until an operator decides."),
     core.RolledBack: Answer(
         503, "Ledger rolled back", _OPERATOR, "Unknown: the lane is quarantined until an operator decides."

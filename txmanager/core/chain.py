@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from txmanager.core.funds import Cost, Funds
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose
+from txmanager.core.turns import TurnReaders
 from txmanager.core.values import value
 
 
@@ -27,6 +28,8 @@ class Traits:
     """NEAR: once n+1 landed, n is dead for ever."""
     replaces: bool
     """EVM: several attempts may share a nonce; any may land."""
+    turns: TurnReaders = field(default_factory=dict)
+    """Kinds of intents that use up a nonce of somebody else (NEAR: delegates), each with its reader."""
 
 
 class Verdict(StrEnum):
@@ -111,6 +114,8 @@ class Impossible:
     error: Mapping[str, Json]
     told: bool = False
     """It rests on what a node said (a simulation, a key, a height), not on the payload alone."""
+    saved: str = ""
+    """Why it would have failed on chain at our cost, in one word for metrics; empty where nothing would have run."""
 
 
 @value(frozen=True, slots=True)

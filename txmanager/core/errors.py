@@ -23,6 +23,7 @@ TxManagerError
 ├── Fenced                  another owner holds the lane: stop working on it at once
 ├── Refused                 the ledger refused one entry of a batch: take again, nothing was written
 ├── KeyMissing              the signing key is not on chain: quarantine the lane
+├── NotSigned               one intent became impossible while its batch was signed: it fails alone, unsigned
 ├── NotOurs                 bytes in the ledger are not what this lane signed: sign nothing from them, hold the intent
 ├── SignerFault             no usable signature; nothing was signed, no nonce was used
 │   ├── SignerAway          it did not answer, or asked to come back later: the lane waits and asks again
@@ -35,6 +36,8 @@ TxManagerError
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class TxManagerError(Exception):
@@ -191,6 +194,18 @@ class Refused(TxManagerError):
         super().__init__(f"{entry}: {why}; nothing of the batch was written")
         self.entry = entry
         self.why = why
+
+
+class NotSigned(TxManagerError):
+    """One intent of a batch turned out to be impossible while the batch was signed; nothing of it was signed."""
+
+    code = "not_signed"
+
+    def __init__(self, id: object, error: Mapping[str, object], saved: str = "") -> None:
+        super().__init__(str(error.get("message", "")))
+        self.id = id
+        self.error = dict(error)
+        self.saved = saved
 
 
 class NotOurs(TxManagerError):

@@ -39,6 +39,8 @@ class Reading:
     identity: Mapping[str, Json] | None = None
     """Set where the payload is claimed under its derived key whatever key the caller brings, which becomes an alias:
     what the fingerprint is taken of, equal for every form of the same request."""
+    partition_key: str | None = None
+    """Which intents must share a lane, whatever the caller asks for: those that compete for one number."""
     own_account: frozenset[str] = frozenset()
     """The effects on the pool's own account, by name: they need more than the right to submit."""
     cost: int = 0

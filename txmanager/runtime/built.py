@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from txmanager.core.chain import Chain, Impossible, NonceView, Prepared, Proof, Readings, SendReply, Sighting, Unpriced
-from txmanager.core.errors import TxManagerError
+from txmanager.core.errors import NotSigned, TxManagerError
 from txmanager.core.funds import Cost
 from txmanager.core.models import Attempt, Intent, IntentId, Json, Purpose, failure
 
@@ -42,15 +42,13 @@ class Built:
 Build = Callable[[Slot], Awaitable[Built]]
 
 
-class NotBuilt(TxManagerError):
+class NotBuilt(NotSigned):
     """No transaction came out of the callback; nothing was signed for this intent."""
 
     code = "not_built"
 
     def __init__(self, id: IntentId, why: str) -> None:
-        super().__init__(why)
-        self.id = id
-        self.error = failure(self.code, f"{why}; nothing was signed and nothing spent", new_key_helps=True)
+        super().__init__(id, failure(self.code, f"{why}; nothing was signed and nothing spent", new_key_helps=True))
 
 
 class Builders:

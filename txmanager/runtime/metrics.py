@@ -29,6 +29,7 @@ class Metrics:
         self.priced_out = self._counter("priced_out", "Better prices that would have passed the cap (EVM)")
         self.fills = self._counter("fills", "No-ops at nonces that belong to nobody (EVM)")
         self.cancels = self._counter("stuck_cancels", "Intents given up by a no-op for being late (EVM)")
+        self.saved = self._counter("saved", "Intents refused before signing that would have failed at our cost", "why")
         self.checks = self._counter("checks", "Comparisons with the chain that a monitor asked for")
         self.leases = self._counter("lease_changes", "Leases won and lost", "change")
         self.stalled = self._gauge("stalled", "1 while the ledger or every node is away: nothing is sent")

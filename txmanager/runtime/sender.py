@@ -15,15 +15,15 @@ from dataclasses import replace
 from txmanager.core.bounds import bounded
 from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
 from txmanager.core.decide import Kill, Replace, Resign
-from txmanager.core.errors import NotOurs, Refused, RolledBack, TxManagerError
+from txmanager.core.errors import NotOurs, NotSigned, Refused, RolledBack, TxManagerError
 from txmanager.core.funds import Finding, Word
 from txmanager.core.kills import KillCause, doom_of
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
 from txmanager.core.states import Status
 from txmanager.core.stops import PauseCause, QuarantineCause
+from txmanager.core.turns import Turns
 from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
-from txmanager.runtime.built import NotBuilt
 from txmanager.runtime.flights import Flight, Order
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
 from txmanager.runtime.sealing import sealed, still_sealed
@@ -261,8 +261,9 @@ class Sender:
         try:
             with lane.context.metrics.sign_s.time():
                 attempts = await self._sign(ready)
-        except NotBuilt as nothing:
+        except NotSigned as nothing:
             await self._fail_unsigned([(t, nothing.error) for t, _ in ready if t.intent.id == nothing.id])
+            self._count_saved(nothing.saved)
             lane.fresh = True  # the others of the batch are taken again
             return True
         lane.context.point("after_sign")
@@ -339,6 +340,12 @@ class Sender:
     async def _prepare(self, taken: list[Taken]) -> list[Wanted]:
         lane = self._lane
         prepared = await self._check([t.intent for t in taken]) if taken else []
+        readers = lane.chain.traits.turns
+        turns = (
+            Turns(readers, [f.record.intent for f in lane.flights])
+            if readers and any(t.intent.kind in readers for t in taken)
+            else None
+        )
         ready: list[Wanted] = []
         failed = []
         for entry, result in zip(taken, prepared, strict=True):
@@ -347,12 +354,20 @@ class Sender:
                 break
             if isinstance(result, Impossible):
                 failed.append((entry, dict(result.error)))
+                self._count_saved(result.saved)
+            elif turns is not None and (used := turns.take(entry.intent)) is not None:
+                failed.append((entry, used))
+                self._count_saved("nonce_in_use")
             else:
                 ready.append((entry, result))
         await self._fail_unsigned(failed)
         if failed:
             lane.log.info("intents refused before signing", count=len(failed))
         return ready
+
+    def _count_saved(self, why: str) -> None:
+        if why:
+            self._lane.context.metrics.saved.labels(self._lane.id, why).inc()
 
     async def _short(self, short: Short) -> None:
         """The head of the queue cannot be paid now: wait for what is in flight, or for funds. Nothing was signed."""
@@ -519,6 +534,7 @@ class Sender:
         if isinstance(prepared, Broken):
             raise prepared.error
         if isinstance(prepared, Impossible):
+            self._count_saved(prepared.saved)
             await self._fail_dead(flight, order, dict(prepared.error))
             return True
         sifted = await lane.wallet.sift([(_taken(record), prepared)])
@@ -533,7 +549,8 @@ class Sender:
             [signed] = await lane.insist(
                 lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
             )
-        except NotBuilt as nothing:
+        except NotSigned as nothing:
+            self._count_saved(nothing.saved)
             await self._fail_dead(flight, order, nothing.error)
             return True
         return signed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
@@ -19,7 +20,14 @@ from txmanager.chains.near.actions import FunctionCall, Transfer
 from txmanager.chains.near.compile import Body, compile_intent, make_body
 from txmanager.chains.near.costs import PURCHASE_PRICE, check_cost, purchase_price, read_funds, worst_cost
 from txmanager.chains.near.death import DeathProver, Facts
-from txmanager.chains.near.delegates import check_call_permission, check_delegate, check_delegate_nonce
+from txmanager.chains.near.delegates import (
+    Unpaid,
+    check_call_permission,
+    check_delegate,
+    check_delegate_nonce,
+    check_expiry,
+    delegate_turn,
+)
 from txmanager.chains.near.head import FinalHead
 from txmanager.chains.near.intents import KINDS, parse_payload
 from txmanager.chains.near.names import LaneId, b58_text
@@ -40,7 +48,7 @@ from txmanager.core.chain import (
     Unpriced,
     Verdict,
 )
-from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured, OwnAccountRefused
+from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured, NotSigned, OwnAccountRefused
 from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.core.spending import allowed
@@ -57,7 +65,7 @@ _DELEGATE = "near.delegate"
 
 
 class NearChain:
-    traits = Traits(gaps_block=False, overtaking_kills=True, replaces=False)
+    traits = Traits(gaps_block=False, overtaking_kills=True, replaces=False, turns={_DELEGATE: delegate_turn})
 
     def __init__(
         self,
@@ -145,7 +153,7 @@ class NearChain:
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
     ) -> list[Attempt]:
         envelope = self._signer_of(lane)
-        head, facts = await self._head.get(), await self.facts()
+        head, facts = await self._head_for(lane, prepared), await self.facts()
         height, until = head.height, head.height + facts.validity_blocks
         bodies = []
         for ready in prepared:
@@ -157,6 +165,22 @@ class NearChain:
             terms = {"receiver_id": bodies[nonce - first_nonce].receiver_id}
             attempts.append(Attempt(nonce, b58_text(signed.hash), signed.raw, purpose, now, height, until, terms))
         return attempts
+
+    async def _head_for(self, lane: str, prepared: Sequence[Prepared]) -> views.BlockHead:
+        """A delegate may have expired since it was checked, while a node or the signer was away."""
+        delegates = [p for p in prepared if p.intent.kind == _DELEGATE]
+        if not delegates:
+            return await self._head.get()
+        margin = self._policy_of(lane).delegate_min_blocks_left // 2
+        head = await self._head.get(margin * self._head.block_s)
+        for one in delegates:
+            assert isinstance(one.body, Body)
+            assert one.body.delegate is not None
+            try:
+                check_expiry(one.body.delegate, head.height, margin)
+            except Unpaid as error:
+                raise NotSigned(one.intent.id, _impossible(one.intent, error, told=True).error, error.why) from None
+        return head
 
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         return None
@@ -301,11 +325,14 @@ class NearChain:
             return prepared
         signed = prepared.body.delegate
         try:
-            head = await self._head.get()
-            check_delegate(signed, self._policy_of(lane), head.height)
-            inner = signed.delegate
+            policy, inner = self._policy_of(lane), signed.delegate
             sender, key = inner.sender_id, str(inner.public_key)
             theirs = await self._reading(lambda ask: views.view_key(ask, sender, key, views.OPTIMISTIC), lane)
+            # The reading of the key is the newest height there is; only where there is no key a head is needed.
+            height = theirs.height if theirs is not None else 0
+            half = policy.delegate_min_blocks_left / 2 * self._head.block_s
+            head = await self._head.get(half if theirs is None else math.inf)
+            check_delegate(signed, policy, max(height, head.height))
             check_delegate_nonce(signed, theirs)
         except InvalidInput as error:
             return _impossible(prepared.intent, error, told=True)
@@ -371,7 +398,8 @@ class NearChain:
 def _impossible(intent: Intent, error: InvalidInput, *, told: bool) -> Impossible:
     helps = intent.kind != _DELEGATE
     code = error.code if isinstance(error, OwnAccountRefused) else "invalid_intent"
-    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field), told)
+    saved = error.why if isinstance(error, Unpaid) else ""
+    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field), told, saved)
 
 
 async def _node_key(node: Node) -> str | None:

@@ -7,6 +7,8 @@ nonce. Replay is caught by `delegate_hash`, which names the signed content, not 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 from coincurve import PublicKey as Secp256k1Key
@@ -14,12 +16,15 @@ from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from txmanager.chains.near import actions as act
+from txmanager.chains.near.delegate_forms import read_delegate
 from txmanager.chains.near.effects import deposit_at_risk, in_words, name_of
 from txmanager.chains.near.limits import attached_gas
 from txmanager.chains.near.names import b58_text
 from txmanager.chains.near.policy import KeyView, NearPolicy, allowed
 from txmanager.chains.near.transaction import delegate_digest
 from txmanager.core.errors import InvalidInput, PolicyRefused
+from txmanager.core.models import Json
+from txmanager.core.turns import Turn
 
 
 def delegate_hash(signed: act.SignedDelegate) -> str:
@@ -41,16 +46,52 @@ def signature_holds(signed: act.SignedDelegate) -> bool:
         return False
 
 
+class Unpaid(InvalidInput):
+    """The chain would refuse it after we paid for the attempt; `why` is one word for metrics."""
+
+    def __init__(self, field: str, problem: str, why: str) -> None:
+        super().__init__(field, problem)
+        self.why = why
+
+
+def delegate_turn(payload: Mapping[str, Json]) -> Turn | None:
+    """Which of a user's nonces a stored delegate uses up."""
+    text = payload.get("signed_delegate")
+    return _turn_of(text) if isinstance(text, str) else _turn(read_delegate(text))
+
+
+@lru_cache(maxsize=1_024)
+def _turn_of(text: str) -> Turn:
+    """Every batch with a delegate asks it of every delegate in flight."""
+    return _turn(read_delegate(text))
+
+
+def _turn(signed: act.SignedDelegate) -> Turn:
+    inner = signed.delegate
+    return Turn(f"{inner.public_key} of {inner.sender_id}", inner.nonce)
+
+
+def sender_key(signed: act.SignedDelegate) -> str:
+    """The same for all delegates that compete for one sequence of nonces: they share a lane."""
+    inner = signed.delegate
+    return f"delegates:{b58_text(sha256(inner.sender_id.encode() + inner.public_key.borsh).digest())}"
+
+
 def check_delegate(signed: act.SignedDelegate, policy: NearPolicy, head: int, field: str = "signed_delegate") -> None:
     """Everything that needs only the delegate, the policy and the current height."""
-    inner = signed.delegate
     check_signature(signed, field)
-    if inner.max_block_height < head + policy.delegate_min_blocks_left:
-        raise InvalidInput(
-            f"{field}.max_block_height",
-            f"is {inner.max_block_height}, the chain is at {head}: it expires before it can run; sign a new delegate",
-        )
+    check_expiry(signed, head, policy.delegate_min_blocks_left, field)
     check_delegate_policy(signed, policy, field)
+
+
+def check_expiry(signed: act.SignedDelegate, height: int, margin: int, field: str = "signed_delegate") -> None:
+    last = signed.delegate.max_block_height
+    if last < height + margin:
+        raise Unpaid(
+            f"{field}.max_block_height",
+            f"is {last}, the chain is at {height}: it expires before it can run; sign a new delegate",
+            "expired",
+        )
 
 
 def check_signature(signed: act.SignedDelegate, field: str = "signed_delegate") -> None:
@@ -87,16 +128,21 @@ def check_delegate_nonce(signed: act.SignedDelegate, key: KeyView | None, field:
     """What needs the user's access key. `None`: the chain has no such key."""
     inner = signed.delegate
     if key is None:
-        raise InvalidInput(f"{field}.public_key", f"{inner.public_key} is not a key of {inner.sender_id}")
+        raise Unpaid(f"{field}.public_key", f"{inner.public_key} is not a key of {inner.sender_id}", "no_such_key")
     if inner.nonce <= key.nonce:
-        raise InvalidInput(
+        raise Unpaid(
             f"{field}.nonce",
             f"is {inner.nonce}, the key is at {key.nonce}: this delegate ran already or was overtaken; sign a new one",
+            "nonce_used",
         )
     if inner.nonce >= key.height * 1_000_000:
-        raise InvalidInput(f"{field}.nonce", f"is {inner.nonce}, beyond what the chain takes at height {key.height}")
+        problem = f"is {inner.nonce}, beyond what the chain takes at height {key.height}"
+        raise Unpaid(f"{field}.nonce", problem, "nonce_too_large")
     if key.permission is not None:
-        check_call_permission(inner.receiver_id, inner.actions, key.permission, field)
+        try:
+            check_call_permission(inner.receiver_id, inner.actions, key.permission, field)
+        except InvalidInput as error:
+            raise Unpaid(error.field, error.problem, "permission") from None
 
 
 def check_call_permission(

@@ -6,11 +6,15 @@ Only a *final* hash is used: an unknown base counts as expired, so a hash from a
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 from txmanager.chains.near.views import BlockHead
 from txmanager.core.errors import Unavailable
 from txmanager.rpc.errors import RpcFailure
+
+BLOCK_S = 0.6
+"""The shortest time between two blocks on mainnet."""
 
 
 class FinalHead:
@@ -20,29 +24,39 @@ class FinalHead:
         self._max_age_s = max_age_s
         self._head: BlockHead | None = None
         self._read_at = 0.0
+        self.block_s = BLOCK_S
+        """How long a block takes at least, as far as it was seen."""
         self._refresh: asyncio.Task[None] | None = None
 
-    async def get(self) -> BlockHead:
+    async def get(self, younger_than_s: float = math.inf) -> BlockHead:
+        """`younger_than_s` makes the usual limits tighter, never wider."""
         head = self._head
         age = asyncio.get_running_loop().time() - self._read_at
-        if head is not None and age < self._fresh_s:
+        if head is not None and age < min(self._fresh_s, younger_than_s):
             return head
         refresh = self._refresh
+        ours = refresh is None or refresh.done()
         if refresh is None or refresh.done():
             refresh = self._refresh = asyncio.create_task(self._read())
             refresh.add_done_callback(_retrieve)
-        if head is not None and age < self._max_age_s:
+        if head is not None and age < min(self._max_age_s, younger_than_s):
             return head  # good enough; the next caller gets the new one
         await asyncio.shield(refresh)
+        if not ours and asyncio.get_running_loop().time() - self._read_at >= younger_than_s:
+            return await self.get(younger_than_s)  # it was asked for before we came
         if self._head is None:
             raise Unavailable("no final block could be read")
         return self._head
 
     async def _read(self) -> None:
+        asked_at = asyncio.get_running_loop().time()
         head = await self._view()
+        if self._head is not None and head.height > self._head.height:
+            # Only ever shorter: a span without questions, or a halted chain, says nothing of its usual pace.
+            self.block_s = min(self.block_s, (asked_at - self._read_at) / (head.height - self._head.height))
         if self._head is None or head.height >= self._head.height:
             self._head = head
-        self._read_at = asyncio.get_running_loop().time()
+        self._read_at = asked_at  # the answer may be as old as the question
 
     async def close(self) -> None:
         if self._refresh is not None:

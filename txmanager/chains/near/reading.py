@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from txmanager.chains.near.borsh import U64_MAX, U128_MAX
 from txmanager.chains.near.compile import Body, check_policy, compile_body, effects_of
 from txmanager.chains.near.costs import check_cost, cost_at_risk
-from txmanager.chains.near.delegates import check_delegate_policy, check_signature, delegate_hash
+from txmanager.chains.near.delegates import check_delegate_policy, check_signature, delegate_hash, sender_key
 from txmanager.chains.near.effects import ACTION_NAMES, OWN_ACCOUNT_EFFECTS, deposit_at_risk, receivers_of
 from txmanager.chains.near.intents import CreateAccount, Delegate, Model, Recovery, parse_payload
 from txmanager.chains.near.limits import MAX_TRANSACTION_BYTES
@@ -67,6 +67,7 @@ def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
         deposit=deposit,
         derived_key=f"delegate:{digest}",
         identity={"delegate": digest},
+        partition_key=sender_key(signed),
         own_account=own,
         cost=cost,
         max_cost=most,
