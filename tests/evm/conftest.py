@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conftest import HasUrl
+from tests.evm.geth import Geth
 from tests.evm.machines import Anvil, Hardhat
 from tests.evm.nonce_stage import Service, nonce_service
 
@@ -37,3 +38,10 @@ def hardhat() -> Iterator[Hardhat]:
     """Mines when it is told to."""
     with Hardhat() as running:
         yield running
+
+
+@pytest.fixture
+def make_geth() -> Iterator[Callable[..., Geth]]:
+    """Start a geth of your own: `make_geth("--dev.period", "1")`."""
+    with ExitStack() as running:
+        yield lambda *arguments, **options: running.enter_context(Geth(*arguments, **options))

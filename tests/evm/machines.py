@@ -131,6 +131,7 @@ class Machine:
         self.rpc(f"{self.dialect}_setBalance", address, hex(wei))
 
     dialect = "anvil"
+    chain_id = 31337
 
 
 class Anvil(Machine):

@@ -38,8 +38,8 @@ def new_signer() -> EvmSigner:
     return EvmSigner(Secret(secrets.token_bytes(32)))
 
 
-def lane_of(signer: EvmSigner) -> str:
-    return str(LaneId(CHAIN_ID, signer.address))
+def lane_of(signer: EvmSigner, chain_id: int = CHAIN_ID) -> str:
+    return str(LaneId(chain_id, signer.address))
 
 
 @dataclass
@@ -68,12 +68,15 @@ class Stage:
 
     @property
     def lane_id(self) -> str:
-        return lane_of(self.signer)
+        return self._lane(self.signer)
+
+    def _lane(self, signer: EvmSigner) -> str:
+        return lane_of(signer, self.machine.chain_id)
 
     def make_chain(self) -> EvmChain:
         endpoints = [Endpoint(url, direct=True, timeout_s=2.0) for url in self.urls or [self.machine.url]]
-        signers = {lane_of(s): s for s in self.signers}
-        return EvmChain(CHAIN_ID, endpoints, signers, settings=self.network, rng=random.Random(1))
+        signers = {self._lane(s): s for s in self.signers}
+        return EvmChain(self.machine.chain_id, endpoints, signers, settings=self.network, rng=random.Random(1))
 
     async def __aenter__(self) -> Stage:
         await self.start()
@@ -84,7 +87,7 @@ class Stage:
 
     async def start(self, **more: Any) -> None:
         self.chain = self.make_chain()
-        specs = [LaneSpec(lane_of(s), self.pools.get(n, POOL)) for n, s in enumerate(self.signers)]
+        specs = [LaneSpec(self._lane(s), self.pools.get(n, POOL)) for n, s in enumerate(self.signers)]
         services = {spec.id: Service(spec, self.chain, self.policy) for spec in specs}
         self.worker = Worker(self.ledger, services, timing=TIMING, **more)
         self._task = asyncio.create_task(self.worker.run())
