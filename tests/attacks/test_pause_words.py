@@ -34,7 +34,7 @@ async def test_reason_of_a_pause_is_no_order(lanes: Stage, text: str) -> None:
     lane.taking = False  # it is queued before the pause, and taken after it at the earliest
     [waiting] = await lanes.submit(lanes.transfer("waits", 5))
     await lanes.manager.pause(lanes.lane, text)
-    await until(lambda: lane.lane.cause is PauseCause.OPERATOR, what="the owner read the pause")
+    await until(lambda: lane.stored.cause is PauseCause.OPERATOR, what="the owner read the pause")
     lane.taking = True
     lane.wake()
     await goes_round(lanes, other, "o")
@@ -56,7 +56,7 @@ async def test_reason_of_a_pause_vouches_for_nothing(lanes: Stage, text: str) ->
     before = await lanes.until_lane(LaneState.ACTIVE)
     await lane.quarantine(QuarantineCause.FOREIGN_NONCE_USE, {})
     await lanes.manager.pause(lanes.lane, text)
-    await until(lambda: lane.lane.cause is PauseCause.OPERATOR, what="the owner read the pause")
+    await until(lambda: lane.stored.cause is PauseCause.OPERATOR, what="the owner read the pause")
     await goes_round(lanes, other, "q")
     view = await lanes.until_lane(LaneState.PAUSED)
     assert (view.baseline, view.cursor, view.command) == (before.baseline, before.cursor, None)

@@ -32,10 +32,10 @@ from txmanager.core.given import RAW_KEY, RAW_KIND, Given
 from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import Json, Record, intent_id
 from txmanager.core.reservations import Cap
+from txmanager.runtime.addresses import Addresses, TrackingRecord, tracking_record
 from txmanager.runtime.events import instant
 from txmanager.runtime.manager import TxManager
 from txmanager.runtime.nonces import Nonces, Place
-from txmanager.runtime.tracking import Tracked, Watch, tracked
 
 _MAX_METADATA = 4096
 _NO_RESERVATION = "is required: POST /evm/address/nonce gives one with the number"
@@ -50,7 +50,7 @@ class NonceRoutes:
         self._intents = intents
         self._metrics = metrics
         self._max_wait_s = max_wait_s
-        self._watch = Watch(manager.ledger, nonces)
+        self._addresses = Addresses(manager.ledger, nonces)
 
     # -- numbers
 
@@ -139,7 +139,7 @@ class NonceRoutes:
 
     @staticmethod
     def _sent(place: Place, record: Record, *, replayed: bool) -> Reply:
-        shown = _tracking(tracked(record, place.desk))
+        shown = _tracking(tracking_record(record, place.desk))
         shown |= {"idempotencyKey": record.id.key, "recordStatus": record.status.value}
         reply = json_reply(shown, 200 if replayed else 202)
         if replayed:
@@ -197,7 +197,7 @@ class NonceRoutes:
         # a lane of a pool this token may not see is as good as none
         if lane is not None and not call.caller.may_use_pool(lane.spec.pool):
             raise NotFound(f"{address} has no lane on {desk.network}")
-        seen = await self._watch.health(network, address, call.caller.sees)
+        seen = await self._addresses.health(network, address, call.caller.sees)
         return json_reply(
             {
                 "address": seen.address,
@@ -246,7 +246,7 @@ def _where(place: Place) -> dict[str, Json]:
     return {"address": place.address, "networkId": place.desk.network}
 
 
-def _tracking(one: Tracked) -> dict[str, Json]:
+def _tracking(one: TrackingRecord) -> dict[str, Json]:
     return {
         "txHash": one.hash,
         "from": one.sender,

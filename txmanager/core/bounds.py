@@ -36,8 +36,8 @@ def bounded(outcome: Outcome, max_bytes: int = MAX_RESULT_BYTES) -> Outcome:
         result, error = _fit(outcome.result, outcome.error, max_bytes)
         return replace(outcome, result=result, error=error)
     except Exception:  # by construction it cannot happen; a settled status must not depend on that
-        told = outcome.error or {}
-        code, helps = str(told.get("code", "failed_on_chain"))[:64], told.get("new_key_helps") is True
+        found = outcome.error or {}
+        code, helps = str(found.get("code", "failed_on_chain"))[:64], found.get("new_key_helps") is True
         error = failure(code, "the chain's words could not be kept", new_key_helps=helps)
         return replace(
             outcome,
@@ -117,13 +117,13 @@ def exact_json(text: bytes) -> tuple[Json, bool]:
     """(what a contract returned, whether it can be kept): numbers that not every reader keeps exact are their own text.
     Bytes that are no JSON are None, and whole."""
     try:
-        told = json.loads(text, parse_int=_exact, parse_float=_exact, parse_constant=str)
+        value = json.loads(text, parse_int=_exact, parse_float=_exact, parse_constant=str)
     except RecursionError:
         return None, False
     except ValueError:
         return None, True
     try:
-        return clean(told), True
+        return clean(value), True
     except TooDeep:
         return None, False
 

@@ -143,8 +143,8 @@ class Readings:
     @property
     def next_nonce(self) -> int | None:
         """The one that as many nodes as must agree say; None while they differ."""
-        told = [view.next_nonce for view in self.by_node.values()]
-        return next((nonce for nonce in told if told.count(nonce) >= self.needed), None)
+        nonces = [view.next_nonce for view in self.by_node.values()]
+        return next((nonce for nonce in nonces if nonces.count(nonce) >= self.needed), None)
 
     @property
     def answers(self) -> dict[str, Json]:
@@ -157,7 +157,7 @@ class Doubt:
 
     about: Literal["outcome", "death"]
     answers: Mapping[str, Json]
-    """By node; what a node that did not answer was asked for is told, too."""
+    """By node; what a node that did not answer was asked for is listed, too."""
     conflict: bool
     """They contradict each other. Otherwise too few of them said it yet."""
 

@@ -132,7 +132,7 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
 
 
 def _decide_given(record: Record, attempt: Attempt, seen: Observation, policy: Policy, now: int) -> Step:
-    """The caller's own bytes: sent again and looked up; a problem is told, because only the caller can sign others."""
+    """The caller's own bytes: sent again and looked up; a problem is reported, as only the caller can sign others."""
     held = record.status is Status.HELD
     verdict, message = (seen.reply.verdict, seen.reply.message) if seen.reply else (None, "")
     if not held and now - attempt.signed_at >= policy.hold_after_ms:

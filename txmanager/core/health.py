@@ -108,11 +108,11 @@ def health(
 ) -> Health:
     """`cursor` is the lane's as read after the chain; `since` is when the lowest nonce in flight became the lowest, as
     far as the caller knows; `book` belongs to a keyless lane."""
-    told = lane.cursor if book is None else book.next_nonce
-    if told is None:  # never used here: whatever the address did before is its own business
+    known = lane.cursor if book is None else book.next_nonce
+    if known is None:  # never used here: whatever the address did before is its own business
         before, after = reading.latest, max(reading.latest, reading.pool or 0)
     else:
-        before, after = told, max(told, cursor or 0)
+        before, after = known, max(known, cursor or 0)
     tracked = _tracked(records)
     pending = tuple(t for t in tracked if t.nonce >= reading.latest)
     gaps = _gaps(lane, before, tracked, reading) if book is None else _to_reuse(book, reading)

@@ -30,6 +30,6 @@ def allowed(intent: Intent, pool: int | None) -> int | None:
 def _stored(limits: Mapping[str, Json]) -> int | None:
     if MAX_COST not in limits:
         return None
-    told = limits[MAX_COST]
-    readable = isinstance(told, str) and told.isascii() and told.isdigit() and len(told) <= 100
-    return int(told) if readable else 0  # a limit that nobody can read allows nothing
+    limit = limits[MAX_COST]
+    readable = isinstance(limit, str) and limit.isascii() and limit.isdigit() and len(limit) <= 100
+    return int(limit) if readable else 0  # a limit that nobody can read allows nothing

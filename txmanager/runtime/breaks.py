@@ -66,7 +66,9 @@ class Breaks:
         self._number += 1
         mark = f"{lane.fence.epoch}.{self._number}"
         lane.context.metrics.breaks.labels(lane.id, type(error).__name__).inc()
-        count = await lane.insist(lambda: lane.context.ledger.broke(lane.fence, what, mark, _shown(error), forget_ms))
+        count = await lane.retry_while_leased(
+            lambda: lane.context.ledger.broke(lane.fence, what, mark, _shown(error), forget_ms)
+        )
         lane.log.error("broke", what=what or "the lane", count=count, exc_info=error)
         return count
 

@@ -58,9 +58,9 @@ def lane_mark(lane: str) -> str:
 
 
 def event_json(event: Event, *, tenant: bool = False) -> dict[str, Json]:
-    """An event as SSE and webhooks tell it. Its id is the same each time it is told. Whoever follows several tenants is
-    told which one it is of."""
-    told: dict[str, Json] = {
+    """An event as SSE and webhooks tell it. Its id is the same each time. Whoever follows several tenants
+    also gets the tenant."""
+    body: dict[str, Json] = {
         "id": f"{lane_mark(event.lane)}-{event.id}",
         "idempotency_key": event.intent.key,
         "lane": event.lane,
@@ -69,12 +69,12 @@ def event_json(event: Event, *, tenant: bool = False) -> dict[str, Json]:
         "at": instant(event.at),
     }
     if tenant:
-        told["tenant"] = event.intent.tenant
+        body["tenant"] = event.intent.tenant
     if event.tx_hash is not None:
-        told["tx_hash"] = event.tx_hash
+        body["tx_hash"] = event.tx_hash
     if event.error is not None:
-        told["error"] = event.error
-    return told
+        body["error"] = event.error
+    return body
 
 
 class IntentFollower:

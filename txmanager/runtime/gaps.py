@@ -49,20 +49,20 @@ class Gaps:
     async def load(self) -> None:
         lane = self._lane
         if self._blocks:
-            self.fills = await lane.insist(lambda: lane.context.ledger.fill(lane.fence))
+            self.fills = await lane.retry_while_leased(lambda: lane.context.ledger.fill(lane.fence))
 
     @property
     def _blocks(self) -> bool:
-        return self._lane.chain.traits.gaps_block and not self._lane.lane.keyless
+        return self._lane.chain.traits.gaps_block and not self._lane.stored.keyless
 
     # -- seeing
 
     def see(self, view: NonceView) -> None:
         """Compare the chain's next nonce with everything that is the lane's."""
         lane, now = self._lane, self._lane.context.clock()
-        if not self._blocks or lane.lane.cursor is None:
+        if not self._blocks or lane.stored.cursor is None:
             return
-        settled = max(self.landed, lane.lane.landed if lane.lane.landed is not None else -1)
+        settled = max(self.landed, lane.stored.landed if lane.stored.landed is not None else -1)
         known = self.empty
         self.empty = {n: known.get(n, now) for n in self._unowned(max(view.next_nonce, settled + 1))}
         if new := sorted(set(self.empty) - set(known)):
@@ -91,7 +91,9 @@ class Gaps:
             lane.context.metrics.rpc_errors.labels(lane.id, type(error).__name__).inc()
             return False
         if over:
-            self.fills = await lane.insist(lambda: lane.context.ledger.fill(lane.fence, (), [a.name for a in over]))
+            self.fills = await lane.retry_while_leased(
+                lambda: lane.context.ledger.fill(lane.fence, (), [a.name for a in over])
+            )
             lane.log.info("gap closed", nonces=sorted({str(a.nonce) for a in over}))
         self.see(view)
         if self.due(now) or self.unsent(now):
@@ -101,7 +103,7 @@ class Gaps:
     async def _over(self) -> list[Attempt]:
         """Every no-op of a number that is used in a final block, by ours or by something else."""
         lane = self._lane
-        seen = await lane.chain.look_up(lane.id, [(_intent(lane.lane.spec.pool, a), a) for a in self.fills])
+        seen = await lane.chain.look_up(lane.id, [(_intent(lane.stored.spec.pool, a), a) for a in self.fills])
         used = {a.nonce for a, sighting in zip(self.fills, seen, strict=True) if sighting.where == "final"}
         open_ones = [a for a, s in zip(self.fills, seen, strict=True) if a.nonce not in used and s.where == "unknown"]
         proofs = await lane.chain.prove_dead(lane.id, open_ones) if open_ones else []
@@ -127,7 +129,7 @@ class Gaps:
         signed: list[Attempt] = []
         for nonce in nonces:
             rivals = [a for a in self.fills if a.nonce == nonce]
-            noop = await lane.insist(lambda n=nonce, r=rivals: lane.chain.noop(lane.id, n, r, now))  # type: ignore[misc]
+            noop = await lane.retry_while_leased(lambda n=nonce, r=rivals: lane.chain.noop(lane.id, n, r, now))  # type: ignore[misc]
             if noop is None:
                 lane.context.metrics.priced_out.labels(lane.id).inc()
                 lane.log.error("no better price below the cap", nonce=nonce)
@@ -137,7 +139,7 @@ class Gaps:
         if not signed:
             return
         try:
-            self.fills = await lane.insist(lambda: lane.context.ledger.fill(lane.fence, signed))
+            self.fills = await lane.retry_while_leased(lambda: lane.context.ledger.fill(lane.fence, signed))
         except (Refused, RolledBack) as refusal:
             lane.log.warning("write-ahead refused", why=str(refusal))
             lane.refresh = True

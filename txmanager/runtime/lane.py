@@ -98,7 +98,7 @@ class OwnedLane:
     chain: Chain
     fence: Fence
     policy: Policy
-    lane: Lane
+    stored: Lane
     valid_until: float
     """Monotonic time after which this owner must not write or send."""
     flights: Flights = field(init=False)
@@ -143,8 +143,8 @@ class OwnedLane:
         self.breaks = Breaks(self)
         self.wallet = Wallet(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
-        self._adopt(self.lane)
-        self.checked = self.lane.check
+        self._adopt(self.stored)
+        self.checked = self.stored.check
 
     @property
     def id(self) -> str:
@@ -152,8 +152,8 @@ class OwnedLane:
 
     @property
     def keyless(self) -> bool:
-        """The callers hold the key: numbers come by reservation, and what goes wrong is told, not cured."""
-        return self.lane.keyless
+        """The callers hold the key: numbers come by reservation, and what goes wrong is reported, not cured."""
+        return self.stored.keyless
 
     @property
     def footing(self) -> Footing:
@@ -167,11 +167,11 @@ class OwnedLane:
     @property
     def forgets(self) -> bool:
         """The ledger lost writes, and nobody said yet what they were."""
-        return self.state is LaneState.QUARANTINED and self.lane.cause is QuarantineCause.ROLLED_BACK
+        return self.state is LaneState.QUARANTINED and self.stored.cause is QuarantineCause.ROLLED_BACK
 
     @property
     def lacks_funds(self) -> bool:
-        return self.state is LaneState.PAUSED and self.lane.cause is PauseCause.FUNDS
+        return self.state is LaneState.PAUSED and self.stored.cause is PauseCause.FUNDS
 
     @property
     def signs_again(self) -> bool:
@@ -180,7 +180,7 @@ class OwnedLane:
         return self.state in WORKING or (self.state is LaneState.PAUSED and not self.lacks_funds)
 
     def _adopt(self, lane: Lane) -> None:
-        self.lane = lane
+        self.stored = lane
         self.cursor = lane.cursor if lane.cursor is not None else 0
         self.signed_upto, self.last_id = lane.signed_upto, lane.last_id
         self.depth, self.state, self.asks = lane.depth, lane.state, lane.asks
@@ -191,7 +191,7 @@ class OwnedLane:
         if asyncio.get_running_loop().time() >= self.valid_until:
             raise LeaseLapsed(f"the lease of lane {self.id} was not renewed in time")
 
-    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def retry_while_leased(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a replay-safe call until it is answered; the lease decides when to give up."""
         pause_s, stalled = 0.05, False
         try:
@@ -203,8 +203,8 @@ class OwnedLane:
                     stalled = True
                     self.context.metrics.stalled.labels(self.id).set(1)
                     unconfirmed = isinstance(error, Unconfirmed)
-                    told = "the ledger does not confirm writes; nothing is sent" if unconfirmed else "retrying"
-                    self.log.warning(told, error=str(error))
+                    message = "the ledger does not confirm writes; nothing is sent" if unconfirmed else "retrying"
+                    self.log.warning(message, error=str(error))
                     await asyncio.sleep(pause_s)
                     pause_s = min(1.0, pause_s * 2)
         finally:
@@ -215,7 +215,7 @@ class OwnedLane:
         """Stop signing until an operator looked: a promise might not hold."""
         if self.state is LaneState.QUARANTINED:
             return
-        self.state, self.lane = LaneState.QUARANTINED, replace(self.lane, reason=cause.value, cause=cause)
+        self.state, self.stored = LaneState.QUARANTINED, replace(self.stored, reason=cause.value, cause=cause)
         fix = f"txmanager lanes rebaseline {self.id}, after finding out who else used the key or what was lost"
         evidence = {**evidence, "resolve": fix}
         await self._stop(LaneState.QUARANTINED, cause, cause.value, evidence)
@@ -225,15 +225,15 @@ class OwnedLane:
     async def settle(self, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         """Empty when the ledger may have forgotten attempts: an end that no chain shows cannot rest on it."""
         try:
-            return await self.insist(lambda: self.context.ledger.settle(self.fence, batch, landed))
+            return await self.retry_while_leased(lambda: self.context.ledger.settle(self.fence, batch, landed))
         except RolledBack as change:
             self.log.error("ledger history changed", stored=change.stored, found=change.found)
-            await self.obey()
+            await self.apply_requests()
             return []
 
     async def _stop(self, state: LaneState, cause: StopCause, reason: str, evidence: Mapping[str, Json]) -> Lane:
         try:
-            return await self.insist(
+            return await self.retry_while_leased(
                 lambda: self.context.ledger.set_lane(self.id, state, reason, evidence, cause=cause, fence=self.fence)
             )
         except NotAllowed:  # an operator closed it meanwhile: it was empty, and belongs to nobody now
@@ -241,7 +241,9 @@ class OwnedLane:
 
     async def hold(self, record: Record, reason: str, evidence: Mapping[str, Json]) -> None:
         """An operator decides about this one; where the others have to wait for its nonce, the lane says so."""
-        held = await self.insist(lambda: self.context.ledger.hold(self.fence, record.id, record.life, reason, evidence))
+        held = await self.retry_while_leased(
+            lambda: self.context.ledger.hold(self.fence, record.id, record.life, reason, evidence)
+        )
         if held:
             self.context.metrics.holds.labels(self.id, reason).inc()
             self.log.error("intent held", intent=str(record.id), reason=reason, evidence=evidence)
@@ -265,15 +267,17 @@ class OwnedLane:
         reason = reason or words_of(cause)
         evidence = {**evidence, "was": self.state.value}
         self.state = LaneState.PAUSED
-        self.lane = await self._stop(LaneState.PAUSED, cause, reason, evidence)
+        self.stored = await self._stop(LaneState.PAUSED, cause, reason, evidence)
         self.log.error("lane paused", reason=reason, evidence=evidence)
 
     async def resume(self, why: str) -> None:
         """Back to what it was before the pause: a lane that an operator drains stays draining."""
-        draining = self.lane.evidence.get("was") == LaneState.DRAINING.value
+        draining = self.stored.evidence.get("was") == LaneState.DRAINING.value
         state = LaneState.DRAINING if draining else LaneState.ACTIVE
-        self.lane = await self.insist(lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence))
-        self.state = self.lane.state
+        self.stored = await self.retry_while_leased(
+            lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence)
+        )
+        self.state = self.stored.state
         self.resend = True  # what is in flight goes out again before anything newer
         self.log.info("lane resumed", why=why)
         self.work.set()
@@ -302,15 +306,15 @@ class OwnedLane:
 
     async def recover(self) -> None:
         """Make sure that the ledger is the one we know, the chain is where it says, and load what is in flight."""
-        told = self.lane if self.state is LaneState.PAUSED and self.lane.command is not None else None
-        if told is None:
-            await self._check_history(self.lane, None)
-        if self.lane.cursor is None and not self.keyless:
+        asked = self.stored if self.state is LaneState.PAUSED and self.stored.command is not None else None
+        if asked is None:
+            await self._check_history(self.stored, None)
+        if self.stored.cursor is None and not self.keyless:
             await self._first_baseline()
         await self.load()
         await self.gaps.load()
-        if told is not None:  # an operator spoke while nobody owned the lane
-            await self._rebaseline(told)
+        if asked is not None:  # an operator spoke while nobody owned the lane
+            await self._rebaseline(asked)
         elif self.state is not LaneState.QUARANTINED and not self.keyless:
             await self._check_chain()
 
@@ -322,7 +326,7 @@ class OwnedLane:
         whole = known is not None and not self.keyless and known.stands_in(lane)
         evidence = {"stored": lane.replication_id, "found": lane.found_replication_id}
         if self.context.ledger.vouches or whole:
-            await self.insist(
+            await self.retry_while_leased(
                 lambda: self.context.ledger.vouch(self.fence, lane.replication_id, lane.found_replication_id)
             )
             self.log.info("ledger history accepted", **evidence)
@@ -334,15 +338,15 @@ class OwnedLane:
         view = await self._nonce()
         if view is not None:
             first = await self._confirmed(view)
-            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, first))
-            self._adopt(replace(self.lane, cursor=self.cursor, baseline=self.cursor))
+            self.cursor = await self.retry_while_leased(lambda: self.context.ledger.baseline(self.fence, first))
+            self._adopt(replace(self.stored, cursor=self.cursor, baseline=self.cursor))
 
     async def _confirmed(self, view: NonceView) -> int:
         """The next nonce as several nodes see it, however long that takes: a number that one invents would leave the
         lane out of order for ever."""
         pause_s = 0.5
         while True:
-            readings = await self.insist(lambda: self.chain.readings(self.id, view))
+            readings = await self.retry_while_leased(lambda: self.chain.readings(self.id, view))
             if readings.next_nonce is not None:
                 return readings.next_nonce
             self.context.metrics.disagreements.labels(self.id, "first_nonce").inc()
@@ -353,19 +357,21 @@ class OwnedLane:
     async def _check_chain(self) -> None:
         """A nonce on chain that none of our attempts explains is foreign use or lost data."""
         view = await self._nonce()
-        if view is None or self.lane.cursor is None:
+        if view is None or self.stored.cursor is None:
             return
         used = view.next_nonce - 1
-        evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.lane.landed)}
+        evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.stored.landed)}
         self.gaps.see(view)
         ours = {a.nonce for f in self.flights for a in f.record.attempts}
-        known = max(self.lane.landed if self.lane.landed is not None else -1, (self.lane.baseline or 0) - 1)
+        known = max(self.stored.landed if self.stored.landed is not None else -1, (self.stored.baseline or 0) - 1)
 
         def foreign(seen: NonceView) -> bool:
             stranger = seen.next_nonce - 1 > known and seen.next_nonce - 1 not in ours
             return seen.next_nonce > self.cursor or (self.chain.traits.overtaking_kills and stranger)
 
-        await self.insist(lambda: self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence))
+        await self.retry_while_leased(
+            lambda: self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence)
+        )
 
     async def _quarantine_if(
         self, wrong: Callable[[NonceView], bool], view: NonceView, cause: QuarantineCause, evidence: Mapping[str, Json]
@@ -384,7 +390,7 @@ class OwnedLane:
 
     async def _nonce(self) -> NonceView | None:
         try:
-            view = await self.insist(lambda: self.chain.nonce(self.id))
+            view = await self.retry_while_leased(lambda: self.chain.nonce(self.id))
         except KeyMissing as error:
             await self.quarantine(QuarantineCause.KEY_MISSING, {"message": str(error)})
             return None
@@ -412,7 +418,7 @@ class OwnedLane:
     async def load(self) -> None:
         """Read the records in flight again, keeping what was seen of them and what was written meanwhile."""
         before = {flight.record.id for flight in self.flights}
-        records = await self.insist(lambda: self.context.ledger.unfinished(self.fence))
+        records = await self.retry_while_leased(lambda: self.context.ledger.unfinished(self.fence))
         flights = []
         self._own(records)
         for record in sorted(records, key=lambda r: stream_order(r.stream_id)):
@@ -433,14 +439,14 @@ class OwnedLane:
             if attempt.purpose is Purpose.FIRST:
                 self.signed_upto = max(self.signed_upto, stream_id, key=stream_order)
 
-    async def obey(self) -> None:
+    async def apply_requests(self) -> None:
         """Something was asked of this lane: read what, and carry out what concerns the whole lane."""
         self.refresh = False
-        view = await self.insist(lambda: self.context.ledger.lane(self.id))
+        view = await self.retry_while_leased(lambda: self.context.ledger.lane(self.id))
         if view is None:
             raise Fenced(self.id, "", 0)
         checked, self.checked = view.check != self.checked, view.check
-        self.state, self.lane = view.state, replace(view, cursor=self.lane.cursor)
+        self.state, self.stored = view.state, replace(view, cursor=self.stored.cursor)
         if view.state is LaneState.PAUSED and view.command is not None:
             await self._rebaseline(view)
         else:
@@ -458,7 +464,7 @@ class OwnedLane:
         self.log.info("checked", check=str(check))
         if Alert.DROPPED in check.alerts and len(self.flights):
             self.resend = True
-        if self.chain.traits.gaps_block and not self.lane.keyless and self.state is not LaneState.QUARANTINED:
+        if self.chain.traits.gaps_block and not self.stored.keyless and self.state is not LaneState.QUARANTINED:
             await self.look_at_chain()
 
     async def look_at_chain(self) -> None:
@@ -471,7 +477,7 @@ class OwnedLane:
         self.gaps.see(view)
 
         def foreign(seen: NonceView) -> bool:
-            return seen.next_nonce > self.cursor and self.lane.cursor is not None and not self.lane.keyless
+            return seen.next_nonce > self.cursor and self.stored.cursor is not None and not self.stored.keyless
 
         def undone(seen: NonceView) -> bool:
             """A settled nonce that the chain would take again. A node that lags says so, too: its height tells."""
@@ -489,14 +495,14 @@ class OwnedLane:
     async def _reclaim(self, chain_nonce: int) -> None:
         """Keyless: numbers that a reorg took back from somebody else go to the next caller."""
         ledger = self.context.ledger
-        unowned = (await self.insist(lambda: ledger.book(self.id))).unowned(chain_nonce)
-        count = await self.insist(lambda: ledger.reclaim(self.fence, chain_nonce, unowned))
+        unowned = (await self.retry_while_leased(lambda: ledger.book(self.id))).unowned(chain_nonce)
+        count = await self.retry_while_leased(lambda: ledger.reclaim(self.fence, chain_nonce, unowned))
         self.log.warning("numbers reclaimed", count=count, chain_nonce=str(chain_nonce))
 
     async def _rebaseline(self, view: Lane) -> None:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""
         if view.moved:
-            await self.insist(
+            await self.retry_while_leased(
                 lambda: self.context.ledger.vouch(self.fence, view.replication_id, view.found_replication_id)
             )
         self.blind = False
@@ -507,8 +513,10 @@ class OwnedLane:
             baseline = await self._confirmed(chain)
             if not self.chain.traits.gaps_block:
                 baseline = max(baseline, self.cursor + 1)
-            self.cursor = await self.insist(lambda: self.context.ledger.baseline(self.fence, baseline, operator=True))
-            self.lane = replace(view, cursor=self.cursor)
+            self.cursor = await self.retry_while_leased(
+                lambda: self.context.ledger.baseline(self.fence, baseline, operator=True)
+            )
+            self.stored = replace(view, cursor=self.cursor)
             self.deepest = (-1, -1)
             await self.load()
             await self.gaps.vouched(chain)

@@ -39,7 +39,7 @@ async def sealed(lane: OwnedLane, taken: list[Taken]) -> list[Taken]:
             good.append(entry)
             continue
         evidence = _evidence(check, entry.intent, entry.seal)
-        held = await lane.insist(
+        held = await lane.retry_while_leased(
             lambda e=entry, w=evidence: lane.context.ledger.set_aside(lane.fence, e, BAD_SEAL, w)  # type: ignore[misc]
         )
         lane.context.metrics.holds.labels(lane.id, BAD_SEAL).inc()
@@ -55,7 +55,7 @@ async def still_sealed(lane: OwnedLane, record: Record) -> bool:
     check = seals.check(record.intent, record.life, lane.id, record.seal)
     if seals.passes(check):
         return True
-    now = await lane.insist(lambda: lane.context.ledger.read(record.id))
+    now = await lane.retry_while_leased(lambda: lane.context.ledger.read(record.id))
     if now is None or (now.life, now.seal, now.intent.payload) != (record.life, record.seal, record.intent.payload):
         lane.refresh = True  # resealed since it was read, or ended: what it is now is looked at next
         lane.flying.set()

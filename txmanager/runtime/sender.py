@@ -89,7 +89,7 @@ class Sender:
             return await self._alone(outbid, self._outbid)
         if lane.ask_funds:
             lane.ask_funds = False
-            if lane.lacks_funds and lane.lane.evidence.get("intent") and await self._funded():
+            if lane.lacks_funds and lane.stored.evidence.get("intent") and await self._funded():
                 await lane.resume("what it waited for can be paid, or is over")
                 return True
         if self._unsent:
@@ -103,7 +103,7 @@ class Sender:
         if self._solo is not None:
             return False
         room = lane.flights.room()
-        ready = lane.fresh and lane.taking and lane.state in WORKING and lane.lane.cursor is not None
+        ready = lane.fresh and lane.taking and lane.state in WORKING and lane.stored.cursor is not None
         if lane.flights.waiting or not ready or room == 0:
             return False
         return await self._take(room)
@@ -201,7 +201,7 @@ class Sender:
         lane = self._lane
         try:
             with lane.context.metrics.record_s.time():
-                lane.cursor = await lane.insist(
+                lane.cursor = await lane.retry_while_leased(
                     lambda: lane.context.ledger.record_attempts(lane.fence, lane.cursor, writes)
                 )
         except Refused as refusal:
@@ -212,12 +212,12 @@ class Sender:
                 await lane.quarantine(
                     QuarantineCause.CURSOR_MOVED, {"cursor": str(lane.cursor), "message": refusal.why}
                 )
-            await lane.obey()
+            await lane.apply_requests()
             return False
         except RolledBack as change:
             lane.log.error("ledger history changed", stored=change.stored, found=change.found)
             lane.given_up |= {w.attempt.name: w.stream_id for w in writes}
-            await lane.obey()
+            await lane.apply_requests()
             return False
         return True
 
@@ -226,7 +226,7 @@ class Sender:
         been given up. The intent may have ended since, and its record be gone: then the cursor itself tells."""
         lane = self._lane
         await lane.load()
-        view = await lane.insist(lambda: lane.context.ledger.lane(lane.id))
+        view = await lane.retry_while_leased(lambda: lane.context.ledger.lane(lane.id))
         if view is None or view.cursor is None:
             return False
         if view.cursor > lane.cursor and view.cursor - 1 in {int(name.partition(":")[0]) for name in lane.given_up}:
@@ -238,7 +238,7 @@ class Sender:
     async def _take(self, room: int) -> bool:
         lane = self._lane
         lane.fresh = False  # a wake-up during the take sets it again
-        taken = await lane.insist(lambda: lane.context.ledger.take(lane.fence, room))
+        taken = await lane.retry_while_leased(lambda: lane.context.ledger.take(lane.fence, room))
         lane.fresh = lane.fresh or len(taken) == room
         lane.context.point("after_take")
         if not taken:
@@ -292,7 +292,7 @@ class Sender:
 
         async def sign(some: Sequence[tuple[Taken, Prepared]], first: int) -> list[Attempt]:
             bodies, now = [prepared for _, prepared in some], lane.context.clock()
-            return await lane.insist(lambda: lane.chain.sign(lane.id, bodies, first, self.purpose, now))
+            return await lane.retry_while_leased(lambda: lane.chain.sign(lane.id, bodies, first, self.purpose, now))
 
         try:
             return await sign(ready, lane.cursor)
@@ -313,8 +313,8 @@ class Sender:
     async def _broke(self, entry: Taken, error: Exception) -> None:
         """Before anything of it is signed: tried again before everything behind it, until the third time ends it."""
         lane = self._lane
-        if (told := await lane.breaks.of_entry(entry, error)) is not None:
-            await self._fail_unsigned([(entry, told)])
+        if (failed := await lane.breaks.of_entry(entry, error)) is not None:
+            await self._fail_unsigned([(entry, failed)])
             lane.fresh = True  # what was taken behind it is taken again
         else:
             asyncio.get_running_loop().call_later(AGAIN_MS / 1000, lane.wake)
@@ -387,10 +387,10 @@ class Sender:
     async def _funded(self) -> bool:
         """Whether what the lane stopped for can be paid now, or is over. Who does not know it judges it anew."""
         lane, stopped = self._lane, self._short_of
-        named = str(lane.lane.evidence["intent"])
+        named = str(lane.stored.evidence["intent"])
         if stopped is None or str(stopped.id) != named:
             return True
-        record = await lane.insist(lambda: lane.context.ledger.read(stopped.id))
+        record = await lane.retry_while_leased(lambda: lane.context.ledger.read(stopped.id))
         flight = lane.flights.get(stopped.id)
         queued = record is not None and record.status is Status.QUEUED
         if not queued and (flight is None or not flight.dead or flight.record.cancel_requested):
@@ -403,7 +403,7 @@ class Sender:
         """Poison must not stop a lane: what breaks the adapter is found among the others, before anything is signed."""
         lane = self._lane
         try:
-            return [*await lane.insist(lambda: lane.chain.prepare(lane.id, intents))]
+            return [*await lane.retry_while_leased(lambda: lane.chain.prepare(lane.id, intents))]
         except TxManagerError:
             raise
         except Exception as error:
@@ -450,7 +450,7 @@ class Sender:
             return True
         now = lane.context.clock()
         if noop is not None or isinstance(order, Kill):
-            attempt = await lane.insist(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
+            attempt = await lane.retry_while_leased(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
             doom = order.doom if isinstance(order, Kill) else doom_of(noop.terms) if noop is not None else None
             if attempt is not None and doom is not None:
                 attempt = replace(attempt, terms={**attempt.terms, **doom.terms})
@@ -459,7 +459,7 @@ class Sender:
                 return True
             bare = Prepared(record.intent, None)
             try:
-                attempt = await lane.insist(lambda: lane.chain.replace(lane.id, bare, rivals, now))
+                attempt = await lane.retry_while_leased(lambda: lane.chain.replace(lane.id, bare, rivals, now))
             except NotOurs as damage:
                 await lane.hold(record, damage.code, damage.evidence)
                 return True
@@ -499,7 +499,7 @@ class Sender:
                 return signed
             attempt = signed
         else:
-            attempt = await lane.insist(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
+            attempt = await lane.retry_while_leased(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
         if attempt is None:
             flight.killable = False
             lane.log.warning("the key can sign no no-op", intent=str(record.id))
@@ -546,7 +546,7 @@ class Sender:
             return False
         [(_, payable)] = sifted.ready
         try:
-            [signed] = await lane.insist(
+            [signed] = await lane.retry_while_leased(
                 lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
             )
         except NotSigned as nothing:
@@ -559,7 +559,7 @@ class Sender:
         """An operator's wish to sign again must not come back with every look at a record that may not be signed."""
         lane = self._lane
         if record.directive is not None:
-            await lane.insist(lambda: lane.context.ledger.answer(lane.fence, record.id, record.life))
+            await lane.retry_while_leased(lambda: lane.context.ledger.answer(lane.fence, record.id, record.life))
             await lane.load()
         return True
 
@@ -576,8 +576,8 @@ class Sender:
             return True
         flight.priced_out_until = lane.context.clock() + lane.policy.include_within_ms
         purse = missing.purse
-        told = {"needs": str(missing.needs), "balance": str(purse.balance), "purse": purse.name}
-        await lane.pause(PauseCause.FUNDS, {"message": "a no-op cannot be paid", **told})
+        evidence = {"needs": str(missing.needs), "balance": str(purse.balance), "purse": purse.name}
+        await lane.pause(PauseCause.FUNDS, {"message": "a no-op cannot be paid", **evidence})
         return False
 
     async def _fail_dead(self, flight: Flight, order: Resign, error: dict[str, Json]) -> None:

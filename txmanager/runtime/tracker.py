@@ -63,7 +63,7 @@ class Tracker:
         lane = self._lane
         while True:
             if lane.refresh:
-                await lane.obey()
+                await lane.apply_requests()
             await self._resume_by_itself()
             if not len(lane.flights) and not lane.gaps:
                 lane.flying.clear()
@@ -158,12 +158,12 @@ class Tracker:
         """Waiting for another node shows: always in the metric, and in the log once for each thing that nodes say."""
         if before is not None and (before.about, before.conflict) == (now.about, now.conflict):
             return
-        told = {"intent": str(flight.record.id), "hash": attempt.hash, "about": now.about, "nodes": now.answers}
+        details = {"intent": str(flight.record.id), "hash": attempt.hash, "about": now.about, "nodes": now.answers}
         if now.conflict:
             self._lane.context.metrics.disagreements.labels(self._lane.id, now.about).inc()
-            self._lane.log.error("nodes disagree", **told)
+            self._lane.log.error("nodes disagree", **details)
         else:
-            self._lane.log.warning("waiting for another node to say the same", **told)
+            self._lane.log.warning("waiting for another node to say the same", **details)
 
     async def _decide(self) -> list[tuple[Flight, Step]]:
         lane = self._lane
@@ -271,13 +271,13 @@ class Tracker:
                 await lane.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
             if whose != "ours":
                 continue
-            flight.proofs[attempt.name] = self._told(attempt, proof) if lane.keyless else proof
+            flight.proofs[attempt.name] = self._explained(attempt, proof) if lane.keyless else proof
             lane.context.metrics.overtaken.labels(lane.id, proof.cause).inc()
             lane.log.warning("attempt proven dead", intent=str(flight.record.id), hash=attempt.hash, cause=proof.cause)
             changed = True
         return changed
 
-    def _told(self, attempt: Attempt, proof: Proof) -> Proof:
+    def _explained(self, attempt: Attempt, proof: Proof) -> Proof:
         """Keyless: which of the caller's own bytes used the number, where that is known; else the key is used
         elsewhere, which is the caller's to know."""
         rivals = [
@@ -292,7 +292,7 @@ class Tracker:
     async def _whose(self, final_nonce: int) -> Literal["ours", "foreign", "unclear"]:
         """Who used the nonce that overtook us. Ours of that nonce may have landed since the last look."""
         lane = self._lane
-        if final_nonce < (lane.lane.baseline or 0):
+        if final_nonce < (lane.stored.baseline or 0):
             return "ours"  # or vouched for by an operator
         if final_nonce >= lane.cursor:
             return "foreign"
@@ -343,7 +343,7 @@ class Tracker:
     async def _resume_by_itself(self) -> None:
         """A lane without funds goes on when its balance grew; one that waits for a held intent, when that ended."""
         lane, now = self._lane, self._lane.context.clock()
-        paused = lane.state is LaneState.PAUSED and lane.lane.cause is PauseCause.HELD
+        paused = lane.state is LaneState.PAUSED and lane.stored.cause is PauseCause.HELD
         if paused or any(flight.held for flight in lane.flights):
             due = not 0 <= now - self._held_at < lane.policy.include_within_ms
             if due or not any(flight.held for flight in lane.flights):
@@ -354,13 +354,13 @@ class Tracker:
             return
         if lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < self._ask_funds_every_ms:
             self._funds_at = lane.context.clock()
-            if lane.lane.evidence.get("intent"):
+            if lane.stored.evidence.get("intent"):
                 lane.ask_funds = True
                 lane.work.set()
                 return
             # Something in flight lacks them, or an older release stopped the lane.
-            purse = str(lane.lane.evidence.get("purse", ""))
-            found, then = await lane.balance(purse), str(lane.lane.evidence.get("balance", ""))
+            purse = str(lane.stored.evidence.get("purse", ""))
+            found, then = await lane.balance(purse), str(lane.stored.evidence.get("balance", ""))
             if found and then and int(found) > int(then):
                 await lane.resume("the balance grew")
             elif found and not then:
@@ -375,7 +375,7 @@ class Tracker:
 
     def _unsigned_waits(self) -> bool:
         """What the chain would not even try for want of funds is still queued."""
-        return bool(self._lane.lane.evidence.get("unsigned")) and self._lane.depth > 0
+        return bool(self._lane.stored.evidence.get("unsigned")) and self._lane.depth > 0
 
     async def _answer(self) -> None:
         """Clear an operator's word that was carried out: looked again, or no longer held."""
@@ -385,7 +385,7 @@ class Tracker:
             if record.directive is None or (flight.held and record.directive.get("verb") not in ("track", "settle")):
                 continue
             flight.proved_at, flight.unproven = 0, False
-            await lane.insist(lambda r=record: lane.context.ledger.answer(lane.fence, r.id, r.life))  # type: ignore[misc]
+            await lane.retry_while_leased(lambda r=record: lane.context.ledger.answer(lane.fence, r.id, r.life))  # type: ignore[misc]
             flight.record = replace(record, directive=None)
 
     async def _hold(self, flight: Flight, step: Hold) -> None:

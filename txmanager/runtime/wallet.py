@@ -93,7 +93,7 @@ class Wallet:
         costs = total([one.cost for _, one in ready if one.cost is not None])
         if self._lane.keyless or (len(ready) == len(wanted) and self._covers(costs)):
             return Sifted(ready, [])
-        funds = await self._lane.insist(self.read)
+        funds = await self._lane.retry_while_leased(self.read)
         if funds is None:
             return Sifted(ready, [])  # nobody says: let a node tell
         sifted = Sifted([], [])
@@ -112,7 +112,7 @@ class Wallet:
 
     async def weigh(self, one: Prepared | Unpriced) -> Finding | None:
         """The word on one intent alone, as it is signed again or asked about; None when nobody says."""
-        funds = await self._lane.insist(self.read)
+        funds = await self._lane.retry_while_leased(self.read)
         if funds is None:
             return None
         word, found = await self._judge(one, funds)
@@ -132,8 +132,8 @@ class Wallet:
         word, found = self._sure(cost, funds, committed)
         if word < Word.FAIL:
             return word, found
-        told = await self._of_all_nodes(funds)
-        return self._sure(cost, told, committed) if told is not None else self._later(found)
+        highest = await self._of_all_nodes(funds)
+        return self._sure(cost, highest, committed) if highest is not None else self._later(found)
 
     async def _of_all_nodes(self, funds: Funds) -> Funds | None:
         """The highest balance that any node tells; None while too few of them answer. Nothing is signed then, so that
@@ -142,12 +142,12 @@ class Wallet:
         if self._view is None:
             return funds
         try:
-            told = (await lane.chain.readings(lane.id, self._view)).by_node.values()
+            views = (await lane.chain.readings(lane.id, self._view)).by_node.values()
         except (Unavailable, Busy):
             self._alone_since = self._alone_since or now
             return funds if now - self._alone_since >= _ALONE_S else None
         self._alone_since = None
-        return reduce(Funds.highest, [view.funds for view in told if view.funds is not None], funds)
+        return reduce(Funds.highest, [view.funds for view in views if view.funds is not None], funds)
 
     def _later(self, found: Finding) -> tuple[Word, Finding]:
         asyncio.get_running_loop().call_later(self._watch_s, self._lane.wake)
@@ -199,7 +199,7 @@ class Wallet:
 
     async def pays(self, noop: Attempt) -> Finding | None:
         """None when the lane can pay for a no-op, reserve or not; else what is missing."""
-        funds = await self._lane.insist(self.read)
+        funds = await self._lane.retry_while_leased(self.read)
         if funds is None:
             return None
         found = judge(self._cost(noop), funds, FREE, Reserve())
@@ -235,5 +235,5 @@ def _paid(flight: Flight, attempt: Attempt, height: int) -> bool:
 
 
 def _error(found: Finding) -> dict[str, Json]:
-    told = {"needs": str(found.needs), "balance": str(found.purse.balance), "purse": found.purse.name}
-    return failure("insufficient_funds", found.message, new_key_helps=True, **told)
+    evidence = {"needs": str(found.needs), "balance": str(found.purse.balance), "purse": found.purse.name}
+    return failure("insufficient_funds", found.message, new_key_helps=True, **evidence)

@@ -285,7 +285,7 @@ class Worker:
             await lane.recover()
             tracker = Tracker(lane, self._timing.poll_s)
             sender = (Relay if lane.keyless else Sender)(lane, self._rng)
-            await lane.insist(tracker.look)
+            await lane.retry_while_leased(tracker.look)
             sender.rebroadcast()
             async with asyncio.TaskGroup() as group:
                 group.create_task(sender.run())

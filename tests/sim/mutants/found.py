@@ -88,13 +88,13 @@ def cursor_moved_is_tried_again() -> Sequence[Patch]:
 
 @mutant("what a roll-back put in flight again is not looked at by the owner that vouched for it")
 def rolled_back_flights_are_not_tracked() -> Sequence[Patch]:
-    obey = OwnedLane.obey
+    apply_requests = OwnedLane.apply_requests
 
     async def unheard(self: OwnedLane) -> None:
         with patch.object(self.flying, "set"):
-            await obey(self)
+            await apply_requests(self)
 
-    return [patch.object(OwnedLane, "obey", unheard)]
+    return [patch.object(OwnedLane, "apply_requests", unheard)]
 
 
 @mutant("a re-sign whose probe got no answer counts as refused: newer intents follow it")

@@ -82,8 +82,8 @@ def nonce_from_the_chain() -> Sequence[Patch]:
 
     async def recover(self: OwnedLane) -> None:
         await original(self)
-        if self.lane.cursor is not None:
-            self.cursor = (await self.insist(lambda: self.chain.nonce(self.id))).next_nonce
+        if self.stored.cursor is not None:
+            self.cursor = (await self.retry_while_leased(lambda: self.chain.nonce(self.id))).next_nonce
             store = self.context.ledger.stores[self.id]  # type: ignore[attr-defined]
             store.cursor = self.cursor
 

@@ -20,7 +20,7 @@ TrackStatus = Literal["pending", "confirmed", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackingRecord:
     """One transaction. `dropped` can never land: other bytes used its number, or nothing of it was ever sent."""
 
     hash: str
@@ -41,7 +41,7 @@ class AddressHealth:
     """The next number; None before the first one."""
     chain_nonce: int | None
     """None while no node answers."""
-    pending: tuple[Tracked, ...]
+    pending: tuple[TrackingRecord, ...]
     reserved: int
     """Numbers that are out and not sent yet."""
     gaps: tuple[int, ...]
@@ -51,7 +51,7 @@ class AddressHealth:
     keyless: bool
 
 
-def tracked(record: Record, desk: Desk, checked_at: int = 0) -> Tracked:
+def tracking_record(record: Record, desk: Desk, checked_at: int = 0) -> TrackingRecord:
     """The tracking record of an `evm.raw` intent."""
     sender = record.lane.rpartition(":")[2]
     if record.attempts:
@@ -66,22 +66,22 @@ def tracked(record: Record, desk: Desk, checked_at: int = 0) -> Tracked:
     if record.status.final:
         landed = record.outcome is not None and record.outcome.tx_hash is not None
         status, checked_at = "confirmed" if landed else "dropped", record.updated_at
-    return Tracked(hash, sender, desk.network, nonce, price, record.created_at, status, checked_at)
+    return TrackingRecord(hash, sender, desk.network, nonce, price, record.created_at, status, checked_at)
 
 
-class Watch:
+class Addresses:
     def __init__(self, ledger: Ledger, nonces: Nonces) -> None:
         self._ledger = ledger
         self._nonces = nonces
 
-    async def tracking(
+    async def tracking_records(
         self, desk: Desk, lane: str, book: Book | None = None, sees: Callable[[str], bool] = lambda _: True
-    ) -> list[Tracked]:
+    ) -> list[TrackingRecord]:
         """Every transaction of a keyless lane that is pending, or ended a few minutes ago; by number, then age."""
         book = book or await self._ledger.book(lane)
         ids = [(r.nonce, sent.id) for r in book.reserved for sent in r.sent if sees(sent.id.tenant)]
         records = await asyncio.gather(*(self._ledger.read(id) for _, id in ids))
-        return [tracked(record, desk, book.checked_at) for record in records if record is not None]
+        return [tracking_record(record, desk, book.checked_at) for record in records if record is not None]
 
     async def health(
         self, network: object, address: object, sees: Callable[[str], bool] = lambda _: True
@@ -96,14 +96,14 @@ class Watch:
         chain = await self._chain(desk, named)
         if lane.keyless:
             book = await self._ledger.book(lane.id)
-            found = await self.tracking(desk, lane.id, book, sees)
+            found = await self.tracking_records(desk, lane.id, book, sees)
             pending = tuple(one for one in found if one.status == "pending")
             reserved = sum(r.state == "reserved" and r.until > book.at and sees(r.tenant) for r in book.reserved)
             now = book.at
             gaps = [nonce for nonce in book.gaps if nonce >= max(chain or 0, book.chain_nonce)]
         else:
             records = await self._ledger.pending(lane.id)
-            pending, reserved = tuple(tracked(record, desk) for record in records if sees(record.id.tenant)), 0
+            pending, reserved = tuple(tracking_record(record, desk) for record in records if sees(record.id.tenant)), 0
             owned = {a.nonce for record in records for a in record.attempts}
             top = max(owned, default=-1)
             gaps = (
