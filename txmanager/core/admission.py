@@ -6,8 +6,8 @@ at a time for each sender, in nonce order, the dearest sender first. Many gatewa
 Every call is one atomic step and may be repeated: whoever lost a reply calls again with the same arguments and learns
 what the first call did. Only `admit` waits for durability. Everything else can be derived again from the chain, so a
 store that forgets it costs a look-up and perhaps the same bytes sent once more, never other bytes or another order.
-No call raises for what a caller offered; `Unavailable` and `Unconfirmed` mean the store could not be asked or did not
-confirm, as everywhere.
+No call raises for what somebody offered, except `InvalidInput` for values no transaction can have. `Unavailable` and
+`Unconfirmed` mean the store could not be asked or did not confirm, as everywhere.
 
 A transaction is in one of five states (`State`). `waiting` ones count against capacity, watermark and `per_sender`.
 The bytes of all others ("kept") are bounded by `kept_bytes`: while they are full, nothing is granted.
@@ -15,19 +15,20 @@ The bytes of all others ("kept") are bounded by `kept_bytes`: while they are ful
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from typing import Literal, Protocol
 
-from txmanager.core.errors import InvalidSettings
+from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.values import value
 
 ALIVE_MS = 5_000
 """An instance that was not heard for this long holds nothing any more."""
 ENDED_MS = 600_000
 """How long the end of a transaction can be asked for."""
-ENDED_LIMIT = 100_000
+ENDED_LIMIT = 20_000
 """Ends that are remembered at most; beyond it the oldest go."""
 MESSAGE_LIMIT = 500
 """Characters of a node's message that are kept with an end."""
@@ -389,7 +390,7 @@ class Mempool(Protocol):
     async def observe(self, counts: Mapping[str, Count]) -> dict[str, Observed]:
         """Tell counts that were read from the chain. A higher one always counts: what is below it is landed, a hold on
         it is over. A lower one counts only with `orphaned`: landed bytes above it are sent again (`unsure`). Senders
-        without live transactions are `unknown` and cost nothing."""
+        the mempool does not know are `unknown` and cost nothing."""
         ...
 
     async def reopen(self, hashes: Sequence[str]) -> list[str]:
@@ -450,3 +451,33 @@ class Mempool(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+_HASH = re.compile(r"0x[0-9a-f]{64}\Z")
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}\Z")
+
+
+def check_offers(offers: Sequence[Offer], counts: Mapping[str, Count]) -> None:
+    """What a caller of any mempool can get wrong by itself."""
+    for offer in offers:
+        if not _HASH.match(offer.hash):
+            raise InvalidInput("hash", "must be 0x and 64 lower-case hexadecimal digits")
+        if not _ADDRESS.match(offer.sender):
+            raise InvalidInput("sender", "must be 0x and 40 lower-case hexadecimal digits")
+        if not 0 <= offer.nonce < NONCE_LIMIT:
+            raise InvalidInput("nonce", f"must be from 0 to {NONCE_LIMIT - 1}")
+        if not 0 <= offer.price < PRICE_LIMIT:
+            raise InvalidInput("price", "must be from 0 to 10**78 - 1")
+        if not offer.raw:
+            raise InvalidInput("raw", "must not be empty")
+    check_counts(counts)
+
+
+def check_counts(counts: Mapping[str, Count]) -> None:
+    for address, read in counts.items():
+        if not _ADDRESS.match(address):
+            raise InvalidInput("sender", "must be 0x and 40 lower-case hexadecimal digits")
+        if not (0 <= read.count <= NONCE_LIMIT and 0 <= read.pending <= NONCE_LIMIT and 0 <= read.height < 2**63):
+            raise InvalidInput("count", f"count and pending must be from 0 to {NONCE_LIMIT}, height below 2**63")
+        if re.search(r"[^0-9a-zA-Z]", read.block + read.orphaned):
+            raise InvalidInput("block", "must be a block hash")
