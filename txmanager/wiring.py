@@ -12,10 +12,12 @@ from pydantic import BaseModel
 from txmanager.chains.evm import KINDS as EVM_KINDS
 from txmanager.chains.evm import EvmChain, EvmNetwork, LaneId, preset
 from txmanager.chains.evm.given import EvmCounter
+from txmanager.chains.evm.intents import PATHS as EVM_PATHS
 from txmanager.chains.evm.names import check_address
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read as read_evm
 from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
+from txmanager.chains.near.intents import PATHS as NEAR_PATHS
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules
 from txmanager.chains.near.reading import read as read_near
 from txmanager.chains.panel import origin
@@ -187,7 +189,8 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
         return read_near(kind, payload, rules.get(pool, ELSEWHERE))
 
     models: dict[str, type[BaseModel]] = {**KINDS, **EVM_KINDS}
-    return {name: Kind(name, model, partial(read, name)) for name, model in models.items()}
+    paths = {**NEAR_PATHS, **EVM_PATHS}
+    return {name: Kind(name, model, partial(read, name), paths.get(name)) for name, model in models.items()}
 
 
 def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awaitable[None]]]:

@@ -116,6 +116,9 @@ class Program:
         if child is None:
             return 0
         end(child, how, 15)
+        log = self.log_file.read_text(errors="replace").splitlines()
+        undeclared = [line for line in log if "undeclared error" in line]
+        assert not undeclared, f"add to the row in api/table.py: {undeclared[:3]}"
         return child.returncode
 
 
@@ -195,9 +198,11 @@ port = {self.port}
 
     def close(self) -> None:
         self.client.close()
-        for program in (self.api, self.webhooks, self.worker):
-            program.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            for program in (self.webhooks, self.worker, self.api):
+                program.kill()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self

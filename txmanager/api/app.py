@@ -1,20 +1,20 @@
-"""The application: which path leads where, and which scope it takes. Builds no adapter and holds no key."""
+"""The application: the handlers, and a router over the table of operations. Builds no adapter and holds no key."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 import orjson
-import structlog
 from starlette.applications import Starlette
 from starlette.routing import Route
 
 from txmanager.api.audit import Auditor
-from txmanager.api.auth import Gate, Right
+from txmanager.api.auth import Gate
 from txmanager.api.bodies import Gone, Receive
+from txmanager.api.call import Asgi, Call, Handler, Reply, Send, problem_reply
 from txmanager.api.docs_page import render
-from txmanager.api.endpoint import Asgi, Call, Common, Endpoint, Handler, Reply, Send, problem_reply
+from txmanager.api.endpoint import Endpoint, Surface
 from txmanager.api.health import Health, Probe
 from txmanager.api.hosts import Hosts
 from txmanager.api.intents import Intents
@@ -23,10 +23,13 @@ from txmanager.api.letters import Letters
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
+from txmanager.api.operation import Operation, Schema
 from txmanager.api.problems import ForeignHost, NoRoute
 from txmanager.api.quotas import TokenQuotas
 from txmanager.api.reservations import ReservationRoutes
+from txmanager.api.rest import Rest, row
 from txmanager.api.streams import Streams
+from txmanager.api.table import Handlers, operations
 from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
 from txmanager.core.mailbox import Mailbox
@@ -36,15 +39,6 @@ from txmanager.runtime.manager import TxManager
 from txmanager.runtime.nonces import Desk, Nonces
 from txmanager.settings import Settings
 from txmanager.wiring import build_kinds, open_mailbox
-
-TYPED: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "/v1/near/accounts": ("near.create_account", {"new_public_key": "public_key"}),
-    "/v1/near/delegate-actions": ("near.delegate", {}),
-    "/v1/near/transactions": ("near.transaction", {}),
-    "/v1/near/recoveries": ("near.recovery", {}),
-    "/v1/evm/transactions": ("evm.transaction", {}),
-}
-"""Routes whose body is the payload itself: the kind, and fields that have another name in the payload."""
 
 App = Callable[[Asgi, Receive, Send], Awaitable[None]]
 
@@ -60,8 +54,10 @@ class Api:
         hub: EventHub,
         metrics: ApiMetrics,
         hosts: Hosts | None,
+        document: Schema,
     ) -> None:
         self.metrics = metrics
+        self.document = document
         self._router = router
         self._hosts = hosts
         self._intents = intents
@@ -106,93 +102,51 @@ def build_app(
     nonce service knows no network."""
     kinds = build_kinds(settings) if kinds is None else kinds
     mailbox = open_mailbox(settings, manager.ledger) if mailbox is None else mailbox
-    metrics, gate, pools, told = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
-    acceptor = Acceptor(manager.producer, told.ledger_timeout_s)
-    quotas = TokenQuotas(manager.ledger, told.ledger_timeout_s)
-    audit = Auditor(manager.ledger, told.ledger_timeout_s)
-    intents = Intents(manager, acceptor, kinds, pools, told, metrics, quotas, audit)
+    metrics, gate, pools, api = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
+    acceptor = Acceptor(manager.producer, api.ledger_timeout_s)
+    quotas = TokenQuotas(manager.ledger, api.ledger_timeout_s)
+    audit = Auditor(manager.ledger, api.ledger_timeout_s)
+    intents = Intents(manager, acceptor, kinds, pools, api, metrics, quotas, audit)
     hub = EventHub(manager.ledger)
-    streams = Streams(hub, intents, metrics, told.max_streams, told.max_streams_per_token)
-    common = Common(told, gate, metrics, audit, quotas, structlog.get_logger("api"))
-    nonces = Nonces(manager.ledger, manager.producer, desks or {}, told.ledger_timeout_s)
+    streams = Streams(hub, intents, metrics, api.max_streams, api.max_streams_per_token)
+    nonces = Nonces(manager.ledger, manager.producer, desks or {}, api.ledger_timeout_s)
+    lanes = Lanes(manager, intents)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}
-    health = Health(manager.ledger, served, probes or {}, metrics, gate, told.ledger_timeout_s)
-    document = build_document(kinds, TYPED, told.max_wait_s)
-    table: dict[str, dict[str, tuple[Handler, Right | None]]] = {
-        **_intent_routes(intents, streams, kinds),
-        **_lane_routes(Lanes(manager, intents), manager, intents),
-        **_nonce_routes(NonceRoutes(manager, nonces, intents, metrics, told.max_wait_s)),
-        **_letter_routes(Letters(mailbox, intents)),
-        "/v1/audit": {"GET": (audit.list, "operate")},
-        "/healthz": {"GET": (health.healthz, None)},
-        "/readyz": {"GET": (health.readyz, None)},
-        "/metrics": {"GET": (health.metrics, None)},
-        "/openapi.json": {"GET": (_fixed(orjson.dumps(document), b"application/json"), None)},
-        "/docs": {"GET": (_fixed(render(document), b"text/html; charset=utf-8"), None)},
-    }
-    app = Starlette(routes=[Route(path, Endpoint(common, path, **methods)) for path, methods in table.items()])
+    handlers = Handlers(
+        intents=intents,
+        streams=streams,
+        lanes=lanes,
+        reservations=ReservationRoutes(manager, lanes, intents),
+        nonces=NonceRoutes(manager, nonces, intents, metrics, api.max_wait_s),
+        letters=Letters(mailbox, intents),
+        audit=audit,
+        health=Health(manager.ledger, served, probes or {}, metrics, gate, api.ledger_timeout_s),
+    )
+    table = operations(handlers, kinds, api.max_wait_s)
+    document = build_document(table, kinds)
+    table += _documentation(document)
+    # with tokens a page of another site has nothing to send; without them its requests must not count as ours
+    hosts = None if api.tokens else Hosts(api.allowed_hosts)
+    router = _router(Rest(api, gate, metrics, audit, quotas), table)
+    return Api(router, intents, streams, hub, metrics, hosts, document)
+
+
+def _router(surface: Surface, table: Iterable[Operation]) -> App:
+    paths: dict[str, list[Operation]] = {}
+    for operation in table:
+        paths.setdefault(operation.path, []).append(operation)
+    app = Starlette(routes=[Route(path, Endpoint(surface, rows)) for path, rows in paths.items()])
     app.router.redirect_slashes = False
     app.router.default = _no_route
-    # with tokens a page of another site has nothing to send; without them its requests must not count as ours
-    hosts = None if told.tokens else Hosts(told.allowed_hosts)
-    return Api(app.router, intents, streams, hub, metrics, hosts)
+    return app.router
 
 
-Routes = dict[str, dict[str, tuple[Handler, Right | None]]]
-
-
-def _intent_routes(intents: Intents, streams: Streams, kinds: Mapping[str, Kind]) -> Routes:
-    one = "/v1/intents/{key}"
-    typed: Routes = {
-        path: {"POST": (intents.submit_as(kind, renamed), "submit")}
-        for path, (kind, renamed) in TYPED.items()
-        if kind in kinds
+def _documentation(document: Schema) -> list[Operation]:
+    fixed = {
+        "/openapi.json": (orjson.dumps(document), b"application/json"),
+        "/docs": (render(document), b"text/html; charset=utf-8"),
     }
-    return {
-        "/v1/intents": {"POST": (intents.submit, "submit")},
-        **typed,
-        one: {"GET": (intents.get, "read")},
-        f"{one}/events": {"GET": (streams.intent, "read")},
-        "/v1/pools/{pool}/events": {"GET": (streams.pool, "read")},
-        f"{one}/cancel": {"POST": (intents.cancel, "cancel")},
-        f"{one}/resolve": {"POST": (intents.resolve, "operate")},
-    }
-
-
-def _lane_routes(lanes: Lanes, manager: TxManager, intents: Intents) -> Routes:
-    one = "/v1/lanes/{lane}"
-    numbers = ReservationRoutes(manager, lanes, intents)
-    return {
-        "/v1/lanes": {"GET": (lanes.list, "read")},
-        one: {"GET": (lanes.get, "read"), "DELETE": (lanes.delete, "steer")},
-        f"{one}/reservations": {"GET": (numbers.list, "operate")},
-        f"{one}/reservations/{{nonce}}/release": {"POST": (numbers.release, "operate")},
-        f"{one}/pause": {"POST": (lanes.pause, "steer")},
-        f"{one}/resume": {"POST": (lanes.verb(manager.resume), "steer")},
-        f"{one}/drain": {"POST": (lanes.verb(manager.drain), "steer")},
-        f"{one}/close": {"POST": (lanes.verb(manager.close_lane), "steer")},
-        f"{one}/rebaseline": {"POST": (lanes.verb(manager.rebaseline), "steer")},
-    }
-
-
-def _nonce_routes(nonces: NonceRoutes) -> Routes:
-    return {
-        "/evm/address/nonce": {"POST": (nonces.reserve, "submit")},
-        "/evm/address/nonce/recycle": {"POST": (nonces.recycle, "submit")},
-        "/evm/address/nonce/lock": {"POST": (nonces.lock, "submit")},
-        "/evm/address/nonce/unlock": {"POST": (nonces.unlock, "submit")},
-        "/evm/transaction/sendRaw": {"POST": (nonces.send_raw, "submit")},
-        "/evm/transaction/send": {"POST": (nonces.send, "submit")},
-        "/evm/getCurrentFee": {"POST": (nonces.fees, "read")},
-        "/evm/nonce/health": {"GET": (nonces.health, "read")},
-    }
-
-
-def _letter_routes(letters: Letters) -> Routes:
-    return {
-        "/v1/webhooks/dead": {"GET": (letters.list, "operate")},
-        "/v1/webhooks/dead/{id}/retry": {"POST": (letters.retry, "operate")},
-    }
+    return [row("GET", path, "", "", None, _fixed(*body)) for path, body in fixed.items()]
 
 
 def _fixed(body: bytes, content_type: bytes) -> Handler:

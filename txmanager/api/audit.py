@@ -13,7 +13,7 @@ import structlog
 from pydantic import Field
 
 from txmanager.api.auth import Right
-from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.records import View
 from txmanager.core.audit import ALL_TENANTS, AUDIT_LIMIT, AuditEntry, Audits
 from txmanager.core.errors import InvalidInput, Unavailable
@@ -35,6 +35,10 @@ class AuditView(View):
     origin: str = Field(description="The caller's address, or `cli`.")
     told: str = Field(description="What came with the call, shortened.")
     refused: str = Field(description="The error's code if the call was refused before it acted; else empty.")
+
+
+class AuditList(View):
+    audit: list[AuditView]
 
 
 def audit_json(entry: AuditEntry) -> dict[str, Any]:

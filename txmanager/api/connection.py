@@ -11,7 +11,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from txmanager.api.places import Idle, Places
-from txmanager.api.problems import ApiError, TooLarge, TooManyConnections, TooSlow, encoded
+from txmanager.api.problems import ApiError, HeadersTooLarge, TooManyConnections, TooSlow, encoded
 from txmanager.settings import ApiSettings
 
 _PIPELINED = 64
@@ -19,10 +19,6 @@ _PROGRESS_BYTES = 16 << 10
 """What a client reads at least in `write_timeout_s`; a byte now and then is no progress."""
 _PATIENCE_S = 1.0
 """How long a connection may do nothing before it counts as idle where others have no place."""
-
-
-class HeadersTooLarge(TooLarge):
-    code = "headers_too_large"
 
 
 class _Enough(Exception):

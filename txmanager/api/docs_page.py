@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Any
 
-from txmanager.api.problems import ANSWERS
+from txmanager.api.problems import ANSWERS, SERVER_ERRORS
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
@@ -38,7 +38,9 @@ def render(document: dict[str, Any]) -> bytes:
             f"<details id='schema-{escape(name)}'><summary><b>{escape(name)}</b> {escape(_words(schema))}</summary>"
         )
         parts.append(f"<pre>{escape(json.dumps(schema, indent=2))}</pre></details>")
-    parts.append("<h2>Problems</h2><table><tr><th>Code<th>Status<th>What was kept<th>What to do</tr>")
+    parts.append("<h2>Problems</h2><p>Every path may also answer: ")
+    parts.append(", ".join(f"<code>{code}</code>" for code in sorted(error.code for error in SERVER_ERRORS)))
+    parts.append(".</p><table><tr><th>Code<th>Status<th>What was kept<th>What to do</tr>")
     for kind, answer in ANSWERS.items():
         parts.append(
             f"<tr id='{kind.code}'><td><code>{kind.code}</code><td>{answer.status}"
@@ -61,10 +63,13 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     if body:
         name = body["$ref"].rpartition("/")[2]
         rows.append(f"<tr><td>body<td>JSON<td><a href='#schema-{name}'>{name}</a></tr>")
-    answers = ", ".join(f"{status} {escape(a['description'])}" for status, a in operation["responses"].items())
+    rows += [
+        f"<tr><td>{status}<td><td>{escape(answer['description'])}</tr>"
+        for status, answer in sorted(operation["responses"].items())
+        if status != "default"
+    ]
     return (
         f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> "
         f"{escape(operation['summary'])}</summary>"
-        f"<p>{escape(operation.get('description', 'Needs no token.'))}</p><table>{''.join(rows)}</table>"
-        f"<p>Answers: {answers}</p></details>"
+        f"<p>{escape(operation.get('description', 'Needs no token.'))}</p><table>{''.join(rows)}</table></details>"
     )

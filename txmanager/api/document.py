@@ -3,19 +3,23 @@ are generated from."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import orjson
 
-from txmanager.api.app import TYPED
-from txmanager.api.openapi import Schema, build_document
-from txmanager.settings import ApiSettings, Settings
-from txmanager.wiring import build_kinds
+from txmanager.api.app import build_app
+from txmanager.api.operation import Schema
+from txmanager.runtime.manager import TxManager
+from txmanager.settings import Settings
+from txmanager.wiring import open_ledger
 
 
-def default_document() -> Schema:
-    return build_document(build_kinds(Settings()), TYPED, ApiSettings().max_wait_s)
+async def default_document() -> Schema:
+    settings = Settings.model_validate({"ledger": {"url": "memory://"}})
+    return build_app(TxManager(await open_ledger(settings)), settings).document
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(orjson.dumps(default_document(), option=orjson.OPT_INDENT_2) + b"\n")
+    document = asyncio.run(default_document())
+    sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")

@@ -14,9 +14,10 @@ from enum import StrEnum
 from time import monotonic
 
 import structlog
+from pydantic import BaseModel
 
 from txmanager.api.auth import Gate
-from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.metrics import ApiMetrics
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.ledger import Ledger, Member
@@ -63,6 +64,23 @@ class _Check:
         if self.workers is not None:
             shown |= {"workers": self.workers, "lanes": self.lanes}
         return shown
+
+
+class Check(BaseModel):
+    ok: bool
+    reason: str | None = None
+    detail: str | None = None
+    workers: int | None = None
+    lanes: dict[str, int] | None = None
+
+
+class Readiness(BaseModel):
+    status: str
+    checks: dict[str, Check]
+
+
+class Alive(BaseModel):
+    status: str
 
 
 class Health:

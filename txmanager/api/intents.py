@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from txmanager.api import bodies
 from txmanager.api.auth import Caller
-from txmanager.api.endpoint import Audit, Call, Header, Reply
+from txmanager.api.call import Audit, Call, Header, Reply
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.problems import Forbidden, MissingKey
 from txmanager.api.quotas import TokenQuotas

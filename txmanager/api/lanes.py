@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from txmanager.api import bodies
-from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.intents import Intents, parse
-from txmanager.api.records import lane_json
+from txmanager.api.records import LaneView, View, lane_json
 from txmanager.core.errors import NotFound
 from txmanager.core.models import Lane, check_lane
 from txmanager.runtime.manager import TxManager
@@ -20,6 +20,15 @@ class PauseRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     reason: str = Field(default="", max_length=200)
+
+
+class LaneList(View):
+    lanes: list[LaneView]
+
+
+class Deleted(View):
+    lane: str
+    deleted: bool
 
 
 class Lanes:
@@ -53,11 +62,17 @@ class Lanes:
         await self._intents.within(self._manager.forget_lane(lane.id))
         return json_reply({"lane": lane.id, "deleted": True})
 
-    def verb(self, act: Callable[[str], Awaitable[Lane]]) -> Callable[[Call], Awaitable[Reply]]:
-        async def handle(call: Call) -> Reply:
-            return await self._moved(act((await self.find(call)).id))
+    async def resume(self, call: Call) -> Reply:
+        return await self._moved(self._manager.resume((await self.find(call)).id))
 
-        return handle
+    async def drain(self, call: Call) -> Reply:
+        return await self._moved(self._manager.drain((await self.find(call)).id))
+
+    async def close(self, call: Call) -> Reply:
+        return await self._moved(self._manager.close_lane((await self.find(call)).id))
+
+    async def rebaseline(self, call: Call) -> Reply:
+        return await self._moved(self._manager.rebaseline((await self.find(call)).id))
 
     async def _moved(self, moving: Awaitable[Lane]) -> Reply:
         return json_reply(lane_json(await self._intents.within(moving)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.intents import Intents
 from txmanager.api.records import View
 from txmanager.core.errors import NotFound
@@ -25,6 +25,10 @@ class LetterView(View):
     tries: int
     error: str
     at: str = Field(json_schema_extra={"format": "date-time"})
+
+
+class DeadList(View):
+    dead: list[LetterView]
 
 
 def letter_json(letter: DeadLetter) -> dict[str, Any]:

@@ -170,24 +170,3 @@ class HealthView(Shape):
     keyless: bool
     state: str
     pending: list[TrackingView]
-
-
-REQUESTS: tuple[type[BaseModel], ...] = (
-    ReserveRequest,
-    RecycleRequest,
-    LockRequest,
-    UnlockRequest,
-    SendRawRequest,
-    SendRequest,
-    FeeRequest,
-)
-VIEWS: tuple[type[BaseModel], ...] = (
-    ReservedView,
-    RecycledView,
-    LockedView,
-    UnlockedView,
-    TrackingView,
-    SentView,
-    FeeView,
-    HealthView,
-)

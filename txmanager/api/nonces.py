@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from txmanager.api import bodies
 from txmanager.api.auth import Caller
-from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.intents import Intents, parse
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.nonce_shapes import (

@@ -13,6 +13,7 @@ TxManagerError
     ├── WrongMethod             the path exists, the method does not
     ├── TooSlow                 the body did not arrive in time
     ├── TooLarge                the body is above the limit
+    ├── HeadersTooLarge         the headers are above the limit
     ├── NotJson                 the content type is not JSON
     ├── QuotaUsed               the token's quota, or too many bad tokens from one address
     ├── TooManyStreams          every place for an event stream is taken
@@ -24,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from txmanager.core import errors as core
 from txmanager.core.errors import TxManagerError
@@ -75,6 +77,10 @@ class TooSlow(ApiError):
 
 class TooLarge(ApiError):
     code = "body_too_large"
+
+
+class HeadersTooLarge(ApiError):
+    code = "headers_too_large"
 
 
 class NotJson(ApiError):
@@ -190,7 +196,8 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     NoRoute: Answer(404, "No such path", "See /docs for the paths there are."),
     WrongMethod: Answer(405, "Method not allowed", "Use a method named by the Allow header."),
     TooSlow: Answer(408, "Request too slow", "Send the whole body at once, on a new connection."),
-    TooLarge: Answer(413, "Too large", "Send less; the operator can raise api.max_body_bytes and max_header_bytes."),
+    TooLarge: Answer(413, "Body too large", "Send less; the operator can raise api.max_body_bytes."),
+    HeadersTooLarge: Answer(413, "Headers too large", "Send fewer; the operator can raise api.max_header_bytes."),
     NotJson: Answer(415, "Unsupported media type", "Send Content-Type: application/json, and no Content-Encoding."),
     QuotaUsed: Answer(429, "Too many requests", _LATER),
     TooManyConnections: Answer(503, "Too many connections", _LATER),
@@ -198,22 +205,54 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
 }
 
 
+SERVER_ERRORS: frozenset[type[TxManagerError]] = frozenset(
+    {TxManagerError, core.Misconfigured, core.InvalidSettings, ApiError, ForeignHost, WrongMethod, TooSlow}
+    | {HeadersTooLarge, TooManyConnections}
+)
+"""What a server may answer on every path, before it knows the operation or because it cannot work at all."""
+
+
+class Problem(BaseModel):
+    """RFC 9457. `code` is stable; `kept` says what was stored, `do` what helps."""
+
+    model_config = ConfigDict(extra="forbid")
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(
+        examples=["idempotency_key_reused"], json_schema_extra={"enum": [*sorted(kind.code for kind in ANSWERS)]}
+    )
+    kept: str
+    do: str
+    field: str | None = None
+    error: str | None = Field(default=None, description="NONCE_CONFLICT, where that is the problem.")
+    currentNonce: int | None = Field(default=None, description="The address's next number.")
+    attemptedNonce: int | None = None
+    shouldRetry: bool | None = Field(default=None, description="Whether a new reservation and signature help.")
+    lockId: str | None = Field(default=None, description="Your place in line.")
+    ahead: int | None = Field(default=None, description="How many are before you.")
+
+
+def line_of(error: TxManagerError) -> type[TxManagerError]:
+    """The class whose line in the table answers it: its own, or of an adapter's error the nearest one above it."""
+    return next(kind for kind in type(error).__mro__ if kind in ANSWERS)
+
+
 def answer_to(error: TxManagerError) -> Answer:
-    for kind in type(error).__mro__:
-        if kind in ANSWERS:
-            return ANSWERS[kind]
-    raise AssertionError("the root of the tree is in the table")
+    return ANSWERS[line_of(error)]
 
 
 def problem(error: TxManagerError, instance: str | None = None) -> tuple[int, dict[str, object]]:
     """Status and body. Errors of our own making show their words; what is ours alone to know stays in the log."""
-    answer = answer_to(error)
+    line = line_of(error)
+    answer = ANSWERS[line]
     body: dict[str, object] = {
-        "type": f"/docs#{error.code}",
+        "type": f"/docs#{line.code}",
         "title": answer.title,
         "status": answer.status,
         "detail": str(error) if answer.status != 500 else "The server could not answer; its log has the details.",
-        "code": error.code,
+        "code": line.code,
         "kept": answer.kept,
         "do": answer.do,
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from txmanager.api.endpoint import Call, Reply, json_reply
+from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.intents import Intents
 from txmanager.api.lanes import Lanes
 from txmanager.api.records import View
@@ -28,6 +28,10 @@ class ReservationView(View):
     at: str = Field(json_schema_extra={"format": "date-time"})
     expires_at: str | None = Field(json_schema_extra={"format": "date-time"}, description="null once it was sent.")
     tx_hashes: list[str] = Field(description="What was sent at this number; any of them may land.")
+
+
+class ReservationList(View):
+    reservations: list[ReservationView]
 
 
 def reservation_json(one: Reservation) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import orjson
 import structlog
 
-from txmanager.api.endpoint import Answering, Call, Reply, Send
+from txmanager.api.call import Answering, Call, Reply, Send
 from txmanager.api.intents import Intents
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.problems import TooManyStreams

@@ -6,7 +6,7 @@ A chain adapter provides the kinds; `Reading` is what it says of one payload, ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
@@ -57,8 +57,19 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class KindPath:
+    """A path of one kind alone: its body is the payload itself, next to the fields that every intent has."""
+
+    path: str
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Fields that have another name in the payload: the body's name, then the payload's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     name: str
+    """`family.what`; the family begins the names of its schemas in the API's document."""
     model: type[BaseModel]
     read: Callable[[str, Mapping[str, Json]], Reading]
     """`read(pool, payload)`; raises `InvalidInput` naming the field. What only the policy refuses is read."""
+    own_path: KindPath | None = None

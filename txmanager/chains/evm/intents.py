@@ -15,6 +15,7 @@ from pydantic.json_schema import WithJsonSchema
 from txmanager.chains.evm.names import check_address
 from txmanager.chains.evm.transaction import ACCESS_LIST, DYNAMIC, LEGACY, SET_CODE, Body
 from txmanager.core.errors import InvalidInput
+from txmanager.core.kinds import KindPath
 from txmanager.core.models import Json
 
 U64_MAX, U256_MAX = 2**64 - 1, 2**256 - 1
@@ -183,6 +184,7 @@ KINDS: Mapping[str, type[Transaction] | type[Transfer]] = {
     "evm.transaction": Transaction,
     "evm.transfer": Transfer,
 }
+PATHS: Mapping[str, KindPath] = {"evm.transaction": KindPath("/v1/evm/transactions")}
 
 
 def parse_payload(kind: str, payload: Mapping[str, Json]) -> Transaction | Transfer:

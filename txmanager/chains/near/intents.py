@@ -22,6 +22,7 @@ from txmanager.chains.near.delegates import delegate_hash
 from txmanager.chains.near.limits import TGAS
 from txmanager.chains.near.names import PublicKey, check_account
 from txmanager.core.errors import InvalidInput
+from txmanager.core.kinds import KindPath
 from txmanager.core.models import Json
 
 DEFAULT_GAS = 30 * TGAS
@@ -324,6 +325,12 @@ KINDS: Mapping[str, type[Model]] = {
     "near.function_call": FunctionCall,
     "near.transfer": Transfer,
     "near.add_key": AddKey,
+}
+PATHS: Mapping[str, KindPath] = {
+    "near.create_account": KindPath("/v1/near/accounts", {"new_public_key": "public_key"}),
+    "near.delegate": KindPath("/v1/near/delegate-actions"),
+    "near.transaction": KindPath("/v1/near/transactions"),
+    "near.recovery": KindPath("/v1/near/recoveries"),
 }
 
 

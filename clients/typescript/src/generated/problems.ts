@@ -23,6 +23,9 @@ export class ForbiddenError extends TxManagerError {}
 /** The API answered with the problem code `foreign_host`. */
 export class ForeignHostError extends TxManagerError {}
 
+/** The API answered with the problem code `headers_too_large`. */
+export class HeadersTooLargeError extends TxManagerError {}
+
 /** The API answered with the problem code `idempotency_key_reused`. */
 export class IdempotencyKeyReusedError extends TxManagerError {}
 
@@ -137,6 +140,7 @@ export const PROBLEMS = {
     fenced: FencedError,
     forbidden: ForbiddenError,
     foreign_host: ForeignHostError,
+    headers_too_large: HeadersTooLargeError,
     idempotency_key_reused: IdempotencyKeyReusedError,
     invalid_idempotency_key: InvalidIdempotencyKeyError,
     invalid_input: InvalidInputError,

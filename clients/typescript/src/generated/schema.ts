@@ -4,38 +4,6 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        AccessEntry: {
-            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
-            address: string;
-            storage_keys?: string[];
-        };
-        /**
-         * @description A new access key of the relayer's own account.
-         * @example {
-         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
-         *     }
-         */
-        AddKey: {
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
-            /** @default full_access */
-            permission?: "full_access" | components["schemas"]["CallPermission"];
-            /** @default null */
-            num_nonces?: number | null;
-        };
-        AddKeyAction: {
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
-            /** @default full_access */
-            permission?: "full_access" | components["schemas"]["CallPermission"];
-            /** @default null */
-            num_nonces?: number | null;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "add_key";
-        };
         Alive: {
             status: string;
         };
@@ -74,23 +42,6 @@ export interface components {
             /** @description The error's code if the call was refused before it acted; else empty. */
             refused: string;
         };
-        /** @description An EIP-7702 authorization, signed by the account that delegates. */
-        Authorization: {
-            chain_id: string | number;
-            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
-            address: string;
-            nonce: string | number;
-            y_parity: number;
-            r: string | number;
-            s: string | number;
-        };
-        CallPermission: {
-            /** @example alice.near */
-            receiver_id: string;
-            method_names?: string[];
-            /** @default null */
-            allowance?: string | number | null;
-        };
         Check: {
             ok: boolean;
             /** @default null */
@@ -104,87 +55,12 @@ export interface components {
                 [key: string]: number;
             } | null;
         };
-        /**
-         * @description A sub-account of the relayer by three actions of its own, or any name through a root contract.
-         * @example {
-         *       "initial_balance": "10000000000000000000000",
-         *       "new_account_id": "alice.relayer.near",
-         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
-         *     }
-         * @example {
-         *       "new_account_id": "alice.near",
-         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp",
-         *       "root_contract": "near"
-         *     }
-         */
-        CreateAccount: {
-            /** @example alice.near */
-            new_account_id: string;
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
-            /** @default 0 */
-            initial_balance?: string | number;
-            /**
-             * @description `near` on mainnet, `testnet` on testnet.
-             * @default null
-             */
-            root_contract?: string | null;
-            /** @description Run on the new account in the same transaction: all happen, or none. */
-            extra_actions?: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
-            /** @default 100000000000000 */
-            gas?: string | number;
-        };
-        CreateAccountAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "create_account";
-        };
         DeadList: {
             dead: components["schemas"]["LetterView"][];
-        };
-        /**
-         * @description A user's signed delegate action, paid for by the relayer.
-         * @example {
-         *       "signed_delegate": "CgAAAGFsaWNlLm5lYXI..."
-         *     }
-         */
-        Delegate: {
-            /** @description Base64 of the borsh-encoded SignedDelegateAction, or its JSON as nearcore writes it. */
-            signed_delegate: string | {
-                [key: string]: unknown;
-            };
-        };
-        DeleteAccountAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "delete_account";
-            /** @example alice.near */
-            beneficiary_id: string;
-        };
-        DeleteKeyAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "delete_key";
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
         };
         Deleted: {
             lane: string;
             deleted: boolean;
-        };
-        DeployContractAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "deploy_contract";
-            code_base64: string;
         };
         /** @description What every submit may carry beside its payload. */
         Envelope: {
@@ -228,6 +104,152 @@ export interface components {
              */
             tenant?: string | null;
         };
+        EvmAccessEntry: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            storage_keys?: string[];
+        };
+        /** @description An EIP-7702 authorization, signed by the account that delegates. */
+        EvmAuthorization: {
+            chain_id: string | number;
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            address: string;
+            nonce: string | number;
+            y_parity: number;
+            r: string | number;
+            s: string | number;
+        };
+        /**
+         * @description Any transaction: a call, a transfer with data, a contract's creation (no `to`).
+         * @example {
+         *       "data": "0xa9059cbb00000000000000000000000070997970c51812dc3a010c7d01b50e0d17dc79c80000000000000000000000000000000000000000000000000000000000000001",
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+         *     }
+         * @example {
+         *       "gas": 21000,
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+         *       "type": 2,
+         *       "value": "1000000000000000"
+         *     }
+         * @example {
+         *       "data": "0x6001600c60003960016000f300"
+         *     }
+         */
+        EvmTransaction: {
+            /** @default null */
+            to?: string | null;
+            /** @default 0 */
+            value?: string | number;
+            /**
+             * @default 0x
+             * @example 0x
+             */
+            data?: string;
+            /**
+             * @description The gas limit; estimated when it is not given.
+             * @default null
+             */
+            gas?: string | number | null;
+            /**
+             * @default 2
+             * @enum {integer}
+             */
+            type?: 0 | 1 | 2 | 4;
+            access_list?: components["schemas"]["EvmAccessEntry"][];
+            authorization_list?: components["schemas"]["EvmAuthorization"][];
+            /**
+             * @description Never pay more per unit of gas for this intent, replacements included.
+             * @default null
+             */
+            max_fee_per_gas?: string | number | null;
+            /**
+             * @description Run it before a nonce is taken; a revert then fails the intent at no cost. Needs `gas` when off.
+             * @default true
+             */
+            simulate?: boolean;
+        };
+        /**
+         * @description Any transaction: a call, a transfer with data, a contract's creation (no `to`).
+         * @example {
+         *       "data": "0xa9059cbb00000000000000000000000070997970c51812dc3a010c7d01b50e0d17dc79c80000000000000000000000000000000000000000000000000000000000000001",
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+         *     }
+         * @example {
+         *       "gas": 21000,
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+         *       "type": 2,
+         *       "value": "1000000000000000"
+         *     }
+         * @example {
+         *       "data": "0x6001600c60003960016000f300"
+         *     }
+         */
+        EvmTransactionRequest: {
+            /** @default null */
+            to?: string | null;
+            /** @default 0 */
+            value?: string | number;
+            /**
+             * @default 0x
+             * @example 0x
+             */
+            data?: string;
+            /**
+             * @description The gas limit; estimated when it is not given.
+             * @default null
+             */
+            gas?: string | number | null;
+            /**
+             * @default 2
+             * @enum {integer}
+             */
+            type?: 0 | 1 | 2 | 4;
+            access_list?: components["schemas"]["EvmAccessEntry"][];
+            authorization_list?: components["schemas"]["EvmAuthorization"][];
+            /**
+             * @description Never pay more per unit of gas for this intent, replacements included.
+             * @default null
+             */
+            max_fee_per_gas?: string | number | null;
+            /**
+             * @description Run it before a nonce is taken; a revert then fails the intent at no cost. Needs `gas` when off.
+             * @default true
+             */
+            simulate?: boolean;
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description Ether, or whatever the chain's coin is, to one address.
+         * @example {
+         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
+         *       "value": "1000000000000000"
+         *     }
+         */
+        EvmTransfer: {
+            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
+            to: string;
+            value: string | number;
+            /** @default null */
+            max_fee_per_gas?: string | number | null;
+        };
         /** @description What transactions cost now. */
         FeeRequest: {
             /**
@@ -245,61 +267,6 @@ export interface components {
             maxFeePerGas: string;
             maxPriorityFeePerGas: string;
         };
-        /**
-         * @description One call of one contract.
-         * @example {
-         *       "args": {
-         *         "amount": "1",
-         *         "receiver_id": "bob.near"
-         *       },
-         *       "contract_id": "usdt.near",
-         *       "deposit": "1",
-         *       "method_name": "ft_transfer"
-         *     }
-         */
-        FunctionCall: {
-            /** @example ft_transfer */
-            method_name: string;
-            /**
-             * @default null
-             * @example {
-             *       "amount": "1",
-             *       "receiver_id": "bob.near"
-             *     }
-             */
-            args?: unknown;
-            /** @default null */
-            args_base64?: string | null;
-            /** @default 30000000000000 */
-            gas?: string | number;
-            /** @default 0 */
-            deposit?: string | number;
-            /** @example alice.near */
-            contract_id: string;
-        };
-        FunctionCallAction: {
-            /** @example ft_transfer */
-            method_name: string;
-            /**
-             * @default null
-             * @example {
-             *       "amount": "1",
-             *       "receiver_id": "bob.near"
-             *     }
-             */
-            args?: unknown;
-            /** @default null */
-            args_base64?: string | null;
-            /** @default 30000000000000 */
-            gas?: string | number;
-            /** @default 0 */
-            deposit?: string | number;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "function_call";
-        };
         /** @description How an address stands. `gapCount` above 0 means that nothing higher lands before the gap is filled. */
         HealthView: {
             address: string;
@@ -315,6 +282,215 @@ export interface components {
             keyless: boolean;
             state: string;
             pending: components["schemas"]["TrackingView"][];
+        };
+        /** @description An intent of any kind. */
+        IntentRequest: {
+            /** @constant */
+            kind: "evm.transaction";
+            payload: components["schemas"]["EvmTransaction"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "evm.transfer";
+            payload: components["schemas"]["EvmTransfer"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.create_account";
+            payload: components["schemas"]["NearCreateAccount"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.delegate";
+            payload: components["schemas"]["NearDelegate"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.recovery";
+            payload: components["schemas"]["NearRecovery"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.transaction";
+            payload: components["schemas"]["NearTransaction"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.function_call";
+            payload: components["schemas"]["NearFunctionCall"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.transfer";
+            payload: components["schemas"]["NearTransfer"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        } | {
+            /** @constant */
+            kind: "near.add_key";
+            payload: components["schemas"]["NearAddKey"];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
         };
         LaneList: {
             lanes: components["schemas"]["LaneView"][];
@@ -393,6 +569,443 @@ export interface components {
             /** Format: date-time */
             expiresAt: string | null;
         };
+        /**
+         * @description A new access key of the relayer's own account.
+         * @example {
+         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         */
+        NearAddKey: {
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            /** @default full_access */
+            permission?: "full_access" | components["schemas"]["NearCallPermission"];
+            /** @default null */
+            num_nonces?: number | null;
+        };
+        NearAddKeyAction: {
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            /** @default full_access */
+            permission?: "full_access" | components["schemas"]["NearCallPermission"];
+            /** @default null */
+            num_nonces?: number | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "add_key";
+        };
+        NearCallPermission: {
+            /** @example alice.near */
+            receiver_id: string;
+            method_names?: string[];
+            /** @default null */
+            allowance?: string | number | null;
+        };
+        /**
+         * @description A sub-account of the relayer by three actions of its own, or any name through a root contract.
+         * @example {
+         *       "initial_balance": "10000000000000000000000",
+         *       "new_account_id": "alice.relayer.near",
+         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         * @example {
+         *       "new_account_id": "alice.near",
+         *       "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp",
+         *       "root_contract": "near"
+         *     }
+         */
+        NearCreateAccount: {
+            /** @example alice.near */
+            new_account_id: string;
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            /** @default 0 */
+            initial_balance?: string | number;
+            /**
+             * @description `near` on mainnet, `testnet` on testnet.
+             * @default null
+             */
+            root_contract?: string | null;
+            /** @description Run on the new account in the same transaction: all happen, or none. */
+            extra_actions?: (components["schemas"]["NearCreateAccountAction"] | components["schemas"]["NearDeployContractAction"] | components["schemas"]["NearFunctionCallAction"] | components["schemas"]["NearTransferAction"] | components["schemas"]["NearStakeAction"] | components["schemas"]["NearAddKeyAction"] | components["schemas"]["NearDeleteKeyAction"] | components["schemas"]["NearDeleteAccountAction"] | components["schemas"]["NearTransferToGasKeyAction"] | components["schemas"]["NearWithdrawFromGasKeyAction"])[];
+            /** @default 100000000000000 */
+            gas?: string | number;
+        };
+        NearCreateAccountAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "create_account";
+        };
+        /**
+         * @description A sub-account of the relayer by three actions of its own, or any name through a root contract.
+         * @example {
+         *       "initial_balance": "10000000000000000000000",
+         *       "new_account_id": "alice.relayer.near",
+         *       "new_public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         * @example {
+         *       "new_account_id": "alice.near",
+         *       "root_contract": "near",
+         *       "new_public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *     }
+         */
+        NearCreateAccountRequest: {
+            /** @example alice.near */
+            new_account_id: string;
+            /** @default 0 */
+            initial_balance?: string | number;
+            /**
+             * @description `near` on mainnet, `testnet` on testnet.
+             * @default null
+             */
+            root_contract?: string | null;
+            /** @description Run on the new account in the same transaction: all happen, or none. */
+            extra_actions?: (components["schemas"]["NearCreateAccountAction"] | components["schemas"]["NearDeployContractAction"] | components["schemas"]["NearFunctionCallAction"] | components["schemas"]["NearTransferAction"] | components["schemas"]["NearStakeAction"] | components["schemas"]["NearAddKeyAction"] | components["schemas"]["NearDeleteKeyAction"] | components["schemas"]["NearDeleteAccountAction"] | components["schemas"]["NearTransferToGasKeyAction"] | components["schemas"]["NearWithdrawFromGasKeyAction"])[];
+            /** @default 100000000000000 */
+            gas?: string | number;
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            new_public_key: string;
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description A user's signed delegate action, paid for by the relayer.
+         * @example {
+         *       "signed_delegate": "CgAAAGFsaWNlLm5lYXI..."
+         *     }
+         */
+        NearDelegate: {
+            /** @description Base64 of the borsh-encoded SignedDelegateAction, or its JSON as nearcore writes it. */
+            signed_delegate: string | {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description A user's signed delegate action, paid for by the relayer.
+         * @example {
+         *       "signed_delegate": "CgAAAGFsaWNlLm5lYXI..."
+         *     }
+         */
+        NearDelegateRequest: {
+            /** @description Base64 of the borsh-encoded SignedDelegateAction, or its JSON as nearcore writes it. */
+            signed_delegate: string | {
+                [key: string]: unknown;
+            };
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        NearDeleteAccountAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "delete_account";
+            /** @example alice.near */
+            beneficiary_id: string;
+        };
+        NearDeleteKeyAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "delete_key";
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+        };
+        NearDeployContractAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "deploy_contract";
+            code_base64: string;
+        };
+        /**
+         * @description One call of one contract.
+         * @example {
+         *       "args": {
+         *         "amount": "1",
+         *         "receiver_id": "bob.near"
+         *       },
+         *       "contract_id": "usdt.near",
+         *       "deposit": "1",
+         *       "method_name": "ft_transfer"
+         *     }
+         */
+        NearFunctionCall: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /** @example alice.near */
+            contract_id: string;
+        };
+        NearFunctionCallAction: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "function_call";
+        };
+        /**
+         * @description An account recovery: one function call, tried once per (account, message).
+         * @example {
+         *       "account_id": "alice.near",
+         *       "args": {
+         *         "account_id": "alice.near",
+         *         "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *       },
+         *       "contract_id": "recovery.near",
+         *       "message_id": "0d9c2a51",
+         *       "method_name": "recover"
+         *     }
+         */
+        NearRecovery: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /** @example alice.near */
+            account_id: string;
+            message_id: string;
+            /** @example alice.near */
+            contract_id: string;
+        };
+        /**
+         * @description An account recovery: one function call, tried once per (account, message).
+         * @example {
+         *       "account_id": "alice.near",
+         *       "args": {
+         *         "account_id": "alice.near",
+         *         "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
+         *       },
+         *       "contract_id": "recovery.near",
+         *       "message_id": "0d9c2a51",
+         *       "method_name": "recover"
+         *     }
+         */
+        NearRecoveryRequest: {
+            /** @example ft_transfer */
+            method_name: string;
+            /**
+             * @default null
+             * @example {
+             *       "amount": "1",
+             *       "receiver_id": "bob.near"
+             *     }
+             */
+            args?: unknown;
+            /** @default null */
+            args_base64?: string | null;
+            /** @default 30000000000000 */
+            gas?: string | number;
+            /** @default 0 */
+            deposit?: string | number;
+            /** @example alice.near */
+            account_id: string;
+            message_id: string;
+            /** @example alice.near */
+            contract_id: string;
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        NearStakeAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "stake";
+            stake: string | number;
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+        };
+        /**
+         * @description Any list of actions on one receiver, all or nothing.
+         * @example {
+         *       "actions": [
+         *         {
+         *           "amount": "1",
+         *           "type": "transfer"
+         *         }
+         *       ],
+         *       "receiver_id": "bob.near"
+         *     }
+         */
+        NearTransaction: {
+            /** @example alice.near */
+            receiver_id: string;
+            actions: (components["schemas"]["NearCreateAccountAction"] | components["schemas"]["NearDeployContractAction"] | components["schemas"]["NearFunctionCallAction"] | components["schemas"]["NearTransferAction"] | components["schemas"]["NearStakeAction"] | components["schemas"]["NearAddKeyAction"] | components["schemas"]["NearDeleteKeyAction"] | components["schemas"]["NearDeleteAccountAction"] | components["schemas"]["NearTransferToGasKeyAction"] | components["schemas"]["NearWithdrawFromGasKeyAction"])[];
+        };
+        /**
+         * @description Any list of actions on one receiver, all or nothing.
+         * @example {
+         *       "actions": [
+         *         {
+         *           "amount": "1",
+         *           "type": "transfer"
+         *         }
+         *       ],
+         *       "receiver_id": "bob.near"
+         *     }
+         */
+        NearTransactionRequest: {
+            /** @example alice.near */
+            receiver_id: string;
+            actions: (components["schemas"]["NearCreateAccountAction"] | components["schemas"]["NearDeployContractAction"] | components["schemas"]["NearFunctionCallAction"] | components["schemas"]["NearTransferAction"] | components["schemas"]["NearStakeAction"] | components["schemas"]["NearAddKeyAction"] | components["schemas"]["NearDeleteKeyAction"] | components["schemas"]["NearDeleteAccountAction"] | components["schemas"]["NearTransferToGasKeyAction"] | components["schemas"]["NearWithdrawFromGasKeyAction"])[];
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @example {
+         *       "amount": "1",
+         *       "receiver_id": "bob.near"
+         *     }
+         */
+        NearTransfer: {
+            /** @example alice.near */
+            receiver_id: string;
+            amount: string | number;
+        };
+        NearTransferAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "transfer";
+            amount: string | number;
+        };
+        NearTransferToGasKeyAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "transfer_to_gas_key";
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            amount: string | number;
+        };
+        NearWithdrawFromGasKeyAction: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "withdraw_from_gas_key";
+            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
+            public_key: string;
+            amount: string | number;
+        };
         /** @description The final result, from chain data. */
         OutcomeView: {
             status: components["schemas"]["Status"];
@@ -415,7 +1028,7 @@ export interface components {
              * @example idempotency_key_reused
              * @enum {string}
              */
-            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "idempotency_key_reused" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_held" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
+            code: "bad_bytes" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "headers_too_large" | "idempotency_key_reused" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_held" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
             kept: string;
             do: string;
             /** @default null */
@@ -478,42 +1091,6 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
-        };
-        /**
-         * @description An account recovery: one function call, tried once per (account, message).
-         * @example {
-         *       "account_id": "alice.near",
-         *       "args": {
-         *         "account_id": "alice.near",
-         *         "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
-         *       },
-         *       "contract_id": "recovery.near",
-         *       "message_id": "0d9c2a51",
-         *       "method_name": "recover"
-         *     }
-         */
-        Recovery: {
-            /** @example ft_transfer */
-            method_name: string;
-            /**
-             * @default null
-             * @example {
-             *       "amount": "1",
-             *       "receiver_id": "bob.near"
-             *     }
-             */
-            args?: unknown;
-            /** @default null */
-            args_base64?: string | null;
-            /** @default 30000000000000 */
-            gas?: string | number;
-            /** @default 0 */
-            deposit?: string | number;
-            /** @example alice.near */
-            account_id: string;
-            message_id: string;
-            /** @example alice.near */
-            contract_id: string;
         };
         /** @description Give back a number that was not sent. */
         RecycleRequest: {
@@ -661,16 +1238,6 @@ export interface components {
             /** @description The record's own status: queued, inflight, held, done, failed, cancelled. */
             recordStatus: string;
         };
-        StakeAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "stake";
-            stake: string | number;
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
-        };
         /**
          * @description Where an intent is. Each member says who moves it on, and what a crash leaves behind.
          * @enum {string}
@@ -689,24 +1256,6 @@ export interface components {
             /** Format: date-time */
             lastCheckedAt: string | null;
         };
-        TransferAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "transfer";
-            amount: string | number;
-        };
-        TransferToGasKeyAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "transfer_to_gas_key";
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
-            amount: string | number;
-        };
         /** @description End a turn, or leave the line. A number that was not sent goes back. */
         UnlockRequest: {
             /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
@@ -723,555 +1272,6 @@ export interface components {
             unlocked: boolean;
             recycled: boolean;
             nonce: number | null;
-        };
-        WithdrawFromGasKeyAction: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "withdraw_from_gas_key";
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            public_key: string;
-            amount: string | number;
-        };
-        /**
-         * @description Any transaction: a call, a transfer with data, a contract's creation (no `to`).
-         * @example {
-         *       "data": "0xa9059cbb00000000000000000000000070997970c51812dc3a010c7d01b50e0d17dc79c80000000000000000000000000000000000000000000000000000000000000001",
-         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
-         *     }
-         * @example {
-         *       "gas": 21000,
-         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
-         *       "type": 2,
-         *       "value": "1000000000000000"
-         *     }
-         * @example {
-         *       "data": "0x6001600c60003960016000f300"
-         *     }
-         */
-        txmanager__chains__evm__intents__Transaction: {
-            /** @default null */
-            to?: string | null;
-            /** @default 0 */
-            value?: string | number;
-            /**
-             * @default 0x
-             * @example 0x
-             */
-            data?: string;
-            /**
-             * @description The gas limit; estimated when it is not given.
-             * @default null
-             */
-            gas?: string | number | null;
-            /**
-             * @default 2
-             * @enum {integer}
-             */
-            type?: 0 | 1 | 2 | 4;
-            access_list?: components["schemas"]["AccessEntry"][];
-            authorization_list?: components["schemas"]["Authorization"][];
-            /**
-             * @description Never pay more per unit of gas for this intent, replacements included.
-             * @default null
-             */
-            max_fee_per_gas?: string | number | null;
-            /**
-             * @description Run it before a nonce is taken; a revert then fails the intent at no cost. Needs `gas` when off.
-             * @default true
-             */
-            simulate?: boolean;
-        };
-        /**
-         * @description Ether, or whatever the chain's coin is, to one address.
-         * @example {
-         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
-         *       "value": "1000000000000000"
-         *     }
-         */
-        txmanager__chains__evm__intents__Transfer: {
-            /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
-            to: string;
-            value: string | number;
-            /** @default null */
-            max_fee_per_gas?: string | number | null;
-        };
-        /**
-         * @description Any list of actions on one receiver, all or nothing.
-         * @example {
-         *       "actions": [
-         *         {
-         *           "amount": "1",
-         *           "type": "transfer"
-         *         }
-         *       ],
-         *       "receiver_id": "bob.near"
-         *     }
-         */
-        txmanager__chains__near__intents__Transaction: {
-            /** @example alice.near */
-            receiver_id: string;
-            actions: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
-        };
-        /**
-         * @example {
-         *       "amount": "1",
-         *       "receiver_id": "bob.near"
-         *     }
-         */
-        txmanager__chains__near__intents__Transfer: {
-            /** @example alice.near */
-            receiver_id: string;
-            amount: string | number;
-        };
-        /** @description An intent of any kind. */
-        IntentRequest: {
-            /** @constant */
-            kind: "near.create_account";
-            payload: components["schemas"]["CreateAccount"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "near.delegate";
-            payload: components["schemas"]["Delegate"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "near.recovery";
-            payload: components["schemas"]["Recovery"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "near.transaction";
-            payload: components["schemas"]["txmanager__chains__near__intents__Transaction"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "near.function_call";
-            payload: components["schemas"]["FunctionCall"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "near.transfer";
-            payload: components["schemas"]["txmanager__chains__near__intents__Transfer"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "near.add_key";
-            payload: components["schemas"]["AddKey"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "evm.transaction";
-            payload: components["schemas"]["txmanager__chains__evm__intents__Transaction"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        } | {
-            /** @constant */
-            kind: "evm.transfer";
-            payload: components["schemas"]["txmanager__chains__evm__intents__Transfer"];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * @description A sub-account of the relayer by three actions of its own, or any name through a root contract.
-         * @example {
-         *       "initial_balance": "10000000000000000000000",
-         *       "new_account_id": "alice.relayer.near",
-         *       "new_public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
-         *     }
-         * @example {
-         *       "new_account_id": "alice.near",
-         *       "root_contract": "near",
-         *       "new_public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
-         *     }
-         */
-        CreateAccountRequest: {
-            /** @example alice.near */
-            new_account_id: string;
-            /** @default 0 */
-            initial_balance?: string | number;
-            /**
-             * @description `near` on mainnet, `testnet` on testnet.
-             * @default null
-             */
-            root_contract?: string | null;
-            /** @description Run on the new account in the same transaction: all happen, or none. */
-            extra_actions?: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
-            /** @default 100000000000000 */
-            gas?: string | number;
-            /** @example ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp */
-            new_public_key: string;
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * @description A user's signed delegate action, paid for by the relayer.
-         * @example {
-         *       "signed_delegate": "CgAAAGFsaWNlLm5lYXI..."
-         *     }
-         */
-        DelegateRequest: {
-            /** @description Base64 of the borsh-encoded SignedDelegateAction, or its JSON as nearcore writes it. */
-            signed_delegate: string | {
-                [key: string]: unknown;
-            };
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * @description Any list of actions on one receiver, all or nothing.
-         * @example {
-         *       "actions": [
-         *         {
-         *           "amount": "1",
-         *           "type": "transfer"
-         *         }
-         *       ],
-         *       "receiver_id": "bob.near"
-         *     }
-         */
-        txmanager__chains__near__intents__TransactionRequest: {
-            /** @example alice.near */
-            receiver_id: string;
-            actions: (components["schemas"]["CreateAccountAction"] | components["schemas"]["DeployContractAction"] | components["schemas"]["FunctionCallAction"] | components["schemas"]["TransferAction"] | components["schemas"]["StakeAction"] | components["schemas"]["AddKeyAction"] | components["schemas"]["DeleteKeyAction"] | components["schemas"]["DeleteAccountAction"] | components["schemas"]["TransferToGasKeyAction"] | components["schemas"]["WithdrawFromGasKeyAction"])[];
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * @description An account recovery: one function call, tried once per (account, message).
-         * @example {
-         *       "account_id": "alice.near",
-         *       "args": {
-         *         "account_id": "alice.near",
-         *         "public_key": "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
-         *       },
-         *       "contract_id": "recovery.near",
-         *       "message_id": "0d9c2a51",
-         *       "method_name": "recover"
-         *     }
-         */
-        RecoveryRequest: {
-            /** @example ft_transfer */
-            method_name: string;
-            /**
-             * @default null
-             * @example {
-             *       "amount": "1",
-             *       "receiver_id": "bob.near"
-             *     }
-             */
-            args?: unknown;
-            /** @default null */
-            args_base64?: string | null;
-            /** @default 30000000000000 */
-            gas?: string | number;
-            /** @default 0 */
-            deposit?: string | number;
-            /** @example alice.near */
-            account_id: string;
-            message_id: string;
-            /** @example alice.near */
-            contract_id: string;
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
-        };
-        /**
-         * @description Any transaction: a call, a transfer with data, a contract's creation (no `to`).
-         * @example {
-         *       "data": "0xa9059cbb00000000000000000000000070997970c51812dc3a010c7d01b50e0d17dc79c80000000000000000000000000000000000000000000000000000000000000001",
-         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
-         *     }
-         * @example {
-         *       "gas": 21000,
-         *       "to": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8",
-         *       "type": 2,
-         *       "value": "1000000000000000"
-         *     }
-         * @example {
-         *       "data": "0x6001600c60003960016000f300"
-         *     }
-         */
-        txmanager__chains__evm__intents__TransactionRequest: {
-            /** @default null */
-            to?: string | null;
-            /** @default 0 */
-            value?: string | number;
-            /**
-             * @default 0x
-             * @example 0x
-             */
-            data?: string;
-            /**
-             * @description The gas limit; estimated when it is not given.
-             * @default null
-             */
-            gas?: string | number | null;
-            /**
-             * @default 2
-             * @enum {integer}
-             */
-            type?: 0 | 1 | 2 | 4;
-            access_list?: components["schemas"]["AccessEntry"][];
-            authorization_list?: components["schemas"]["Authorization"][];
-            /**
-             * @description Never pay more per unit of gas for this intent, replacements included.
-             * @default null
-             */
-            max_fee_per_gas?: string | number | null;
-            /**
-             * @description Run it before a nonce is taken; a revert then fails the intent at no cost. Needs `gas` when off.
-             * @default true
-             */
-            simulate?: boolean;
-            /**
-             * @description May be left out where the token or the configuration knows only one.
-             * @default null
-             */
-            pool?: string | null;
-            /**
-             * @description Intents with the same one share a lane, and so keep their order.
-             * @default null
-             */
-            partition_key?: string | null;
-            /**
-             * @description Fail instead of signing when it waited longer than this.
-             * @default null
-             */
-            max_age_s?: number | null;
-            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
-            metadata?: {
-                [key: string]: unknown;
-            };
         };
     };
     responses: never;
