@@ -41,6 +41,24 @@ async def test_a_script_without_this_guard_breaks_its_promise(guard: Guard, redi
             await asyncio.wait_for(ALL[guard.promise](stage), PATIENCE_S)
 
 
+async def test_a_missing_write_shows_although_others_write_to_the_server(redis7, prefix: str):
+    """Workers of another test may share the server: what they write is not this script's write."""
+    guard = next(guard for guard in GUARDS if guard.script == "claim" and "SETRANGE" in guard.text)
+    over = asyncio.Event()
+
+    async def noise() -> None:
+        async with redis_stage(redis7.url, f"{prefix}noise") as other:
+            while not over.is_set():
+                await redis_of(other).runner.plain("x", ("INCR", f"{prefix}noise"))
+
+    async with redis_stage(redis7.url, prefix) as stage, asyncio.TaskGroup() as group:
+        group.create_task(noise())
+        redis_of(stage).runner.scripts["claim"] = build("claim", script("claim").text.replace(guard.text, ""))
+        with pytest.raises(AssertionError, match="claim answered without a write"):
+            await ALL[guard.promise](stage)
+        over.set()
+
+
 def test_every_script_that_decides_is_in_the_table():
     deciding = {name for name in names() if re.search(r"(?m)^\s*(if|elseif)\b", script(name).text)}
     assert deciding <= {guard.script for guard in GUARDS}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -29,6 +30,7 @@ from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopC
 from txmanager.ledger.redis import RedisLedger, codec
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.runner import Call
+from txmanager.ledger.redis.wire import Command
 
 REDIS_PROMISES: dict[str, Promise] = {}
 
@@ -82,10 +84,25 @@ OLD_STOPS: list[tuple[str, str, StopCause | None, LaneCommand | None]] = [
 # -- WAIT means nothing unless the script wrote
 
 
-async def dirty(ledger: RedisLedger) -> int:
-    [info] = await ledger.runner.plain("x", ("INFO", "persistence"))
-    fields = dict(line.split(b":", 1) for line in info.split(b"\r\n") if b":" in line)
-    return int(fields[b"rdb_changes_since_last_save"])
+@contextmanager
+def changes(ledger: RedisLedger) -> Iterator[list[int]]:
+    """How much each call in this block changed. A transaction reads the server's count before and after the call: what
+    others write to the same server meanwhile does not show in it."""
+    link, seen, look = ledger.runner._link, list[int](), ("INFO", "persistence")
+    call = link.call
+
+    def count(info: bytes) -> int:
+        fields = dict(line.split(b":", 1) for line in info.split(b"\r\n") if b":" in line)
+        return int(fields[b"rdb_changes_since_last_save"])
+
+    async def measured(key: str, commands: Sequence[Command], *, durable: bool = False) -> list[Any]:
+        told = await call(key, [("MULTI",), look, *commands, look, ("EXEC",)], durable=durable)
+        before, *replies, after = told[-1]
+        seen.append(count(after) - count(before))
+        return replies
+
+    with patch.object(link, "call", measured):
+        yield seen
 
 
 @redis_promise
@@ -102,9 +119,9 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
 
     async def all_write() -> None:
         for call in list(calls):
-            before = await dirty(ledger)
-            await run_many([call])
-            assert await dirty(ledger) > before, f"{call.script} answered without a write"
+            with changes(ledger) as changed:
+                await run_many([call])
+            assert sum(changed) > 0, f"{call.script} answered without a write"
 
     lane = await stage.lane()
     fence = await stage.own(lane)
@@ -141,10 +158,9 @@ async def answer_that_a_lane_is_closed_writes_too(stage: Stage) -> None:
     ledger, lane = redis_of(stage), await stage.lane()
     await ledger.set_lane(lane, LaneState.DRAINING)
     closed = await ledger.set_lane(lane, LaneState.CLOSED)
-    before = await dirty(ledger)
-    with pytest.raises(LaneClosed):
+    with changes(ledger) as changed, pytest.raises(LaneClosed):
         await ledger.register(closed.spec)
-    assert await dirty(ledger) > before
+    assert sum(changed) > 0
 
 
 # -- room in the queues
@@ -648,9 +664,9 @@ async def replay_of_a_reseal_writes(stage: Stage) -> None:
     bad = await aside(stage, fence)
     record = await stage.read(Entry(bad.intent, bad.life, 0))
     assert await ledger.reseal(record, "1.name.new")
-    before = await dirty(ledger)
-    assert not await ledger.reseal(record, "1.name.new")
-    assert await dirty(ledger) > before
+    with changes(ledger) as changed:
+        assert not await ledger.reseal(record, "1.name.new")
+    assert sum(changed) > 0
 
 
 @redis_promise
@@ -715,9 +731,9 @@ async def replay_of_every_reservation_writes(stage: Stage) -> None:
         partial(ledger.unlock, lane, "t1"),
     ]
     for call in calls:
-        before = await dirty(ledger)
-        await call()
-        assert await dirty(ledger) > before
+        with changes(ledger) as changed:
+            await call()
+        assert sum(changed) > 0
 
 
 @under_full_memory
