@@ -568,6 +568,17 @@ WATCHERS = [
     Guard("fill", "if #a ~= #b then return #a < #b end", "", "fill_never_reaches_the_cursor"),
     Guard("fill", "redis.call('HDEL', KEYS[2], '')", "", _full("a_gap_be_filled")),
     Guard("fill", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
+    Guard("keep", FENCE, "", "stale_owner_keeps_nothing"),
+    Guard("keep", "redis.call('EXISTS', KEYS[2]) == 1 and ", "", "final_bytes_are_forgotten_with_age"),
+    Guard("keep", "bytes > most or ", "", "final_bytes_beyond_their_room_push_the_oldest_out"),
+    Guard(
+        "keep",
+        " or tonumber(string.match(oldest[1], '^%d+')) < since",
+        "",
+        "final_bytes_are_forgotten_with_age",
+    ),
+    Guard("keep", "bytes = bytes - #oldest[2][8]", "", "final_bytes_beyond_their_room_push_the_oldest_out"),
+    Guard("keep", "redis.call('PEXPIRE', KEYS[2], ARGV[3])", "", "final_bytes_are_forgotten_with_age"),
 ]
 
 AUDIT = [

@@ -182,6 +182,17 @@ class Settled:
 
 
 @value(frozen=True, slots=True)
+class Landed:
+    """Signed bytes that were seen in a final block."""
+
+    nonce: int
+    hash: str
+    raw: bytes
+    intent: str = ""
+    """The intent they belong to; "" for a no-op that filled a gap."""
+
+
+@value(frozen=True, slots=True)
 class Route:
     """What a producer needs to know of a lane to route a new intent."""
 
@@ -285,6 +296,15 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
     async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
         """Write no-ops ahead for nonces below the cursor that belong to no intent, and forget those that are over (by
         attempt name); answers what stands, by nonce. It never moves the cursor."""
+        ...
+
+    async def keep(self, fence: Fence, landed: Sequence[Landed], keep_ms: int, most_bytes: int) -> None:
+        """Keep what is final for `keep_ms`, so that it can be sent again after a rollback past finality. The oldest go
+        first when there are more than `most_bytes`, and all of them when the store is nearly full."""
+        ...
+
+    async def kept(self, lane: str, since: int = 0) -> list[Landed]:
+        """What is kept at or above a nonce, by nonce; each transaction once."""
         ...
 
     # -- watchers: no fence, nothing of an intent is ever changed

@@ -35,6 +35,10 @@ class Policy:
     max_resigns: int = 3
     max_result_bytes: int = MAX_RESULT_BYTES
     """What is kept of a transaction's result and error, in bytes."""
+    keep_final_ms: int = 3_600_000
+    """EVM: for how long signed bytes are kept after they were final, to send them again after a deep rollback."""
+    keep_final_bytes: int = 8 * 1024 * 1024
+    """How much of that is kept for one lane."""
     reserve: int | None = None
     """What the lane's account must have, or nothing is signed. None: `max_deposit` and the fee of the intent."""
     max_deposit: int | None = None

@@ -12,6 +12,7 @@ from typing import Literal
 from txmanager.core.chain import Proof, SendReply, Sighting, Verdict
 from txmanager.core.decide import Kill, Observation, Policy, Replace, Resign
 from txmanager.core.funds import Finding
+from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
 
@@ -70,6 +71,15 @@ class Flight:
     def undecided(self) -> list[Attempt]:
         """Attempts neither on chain nor proven dead, rivals of one that is on chain included: a block can be undone."""
         return [a for a in self.record.live if a.name not in self.proofs and not self.on_chain(a)]
+
+    @property
+    def final(self) -> list[Landed]:
+        """What of it is in a final block, its no-op included."""
+        return [
+            Landed(a.nonce, a.hash, a.raw, self.record.id.text)
+            for a in self.record.attempts
+            if self.where(a) == "final"
+        ]
 
     @property
     def landed(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from txmanager.core.chain import NonceView
 from txmanager.core.errors import Busy, KeyMissing, Refused, RolledBack, TxManagerError, Unavailable
+from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, Intent, IntentId
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ class Gaps:
         """Every no-op of a number that is used in a final block, by ours or by something else."""
         lane = self._lane
         seen = await lane.chain.look_up(lane.id, [(_intent(lane.stored.spec.pool, a), a) for a in self.fills])
-        used = {a.nonce for a, sighting in zip(self.fills, seen, strict=True) if sighting.where == "final"}
+        final = [a for a, sighting in zip(self.fills, seen, strict=True) if sighting.where == "final"]
+        await lane.keep([Landed(a.nonce, a.hash, a.raw) for a in final])
+        used = {a.nonce for a in final}
         open_ones = [a for a, s in zip(self.fills, seen, strict=True) if a.nonce not in used and s.where == "unknown"]
         proofs = await lane.chain.prove_dead(lane.id, open_ones) if open_ones else []
         used |= {a.nonce for a, proof in zip(open_ones, proofs, strict=True) if proof is not None}

@@ -27,7 +27,7 @@ from txmanager.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from txmanager.core.ledger import Ledger, Renewed, Settled, Settlement
+from txmanager.core.ledger import Landed, Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Purpose, Record
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
@@ -41,6 +41,8 @@ from txmanager.runtime.wallet import Wallet
 
 T = TypeVar("T")
 
+_SHOWN = 20
+"""How many intents a quarantine names."""
 WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
 
 
@@ -230,6 +232,17 @@ class OwnedLane:
             self.log.error("ledger history changed", stored=change.stored, found=change.found)
             await self.apply_requests()
             return []
+
+    async def keep(self, landed: Sequence[Landed]) -> None:
+        """A rollback past finality forgets them. A failure here stops nothing: an operator can then replay less."""
+        if not landed:
+            return
+        try:
+            await self.context.ledger.keep(self.fence, landed, self.policy.keep_final_ms, self.policy.keep_final_bytes)
+        except Fenced:
+            raise
+        except TxManagerError as error:
+            self.log.warning("final bytes not kept", error=str(error))
 
     async def _stop(self, state: LaneState, cause: StopCause, reason: str, evidence: Mapping[str, Json]) -> Lane:
         try:
@@ -488,9 +501,21 @@ class OwnedLane:
             evidence = {"chain_nonce": used, "cursor": str(self.cursor)}
             await self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence)
             evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": used}
+            if undone(view):
+                evidence |= await self._undone(view.next_nonce)
             await self._quarantine_if(undone, view, QuarantineCause.REORG_BEYOND_FINALITY, evidence)
         except (Unavailable, Busy) as error:  # too few nodes say so: the next look asks again
             self.log.warning("not confirmed", error=str(error))
+
+    async def _undone(self, since: int) -> dict[str, str]:
+        """The intents whose end the chain took back, as far as their bytes are kept."""
+        try:
+            kept = await self.context.ledger.kept(self.id, since)
+        except TxManagerError:
+            return {}
+        keys = [one.intent for one in kept if one.intent]
+        shown = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
+        return {"undone": shown, "replay": f"txmanager lanes replay {self.id}, before rebaseline"} if keys else {}
 
     async def _reclaim(self, chain_nonce: int) -> None:
         """Keyless: numbers that a reorg took back from somebody else go to the next caller."""

@@ -218,6 +218,8 @@ class Tracker:
         ]
         landed, lane.deepest = _landed([f for f, _ in ends], lane.deepest)
         lane.gaps.landed = max(lane.gaps.landed, landed)
+        if lane.chain.traits.gaps_block:
+            await lane.keep([one for flight, _ in ends for one in flight.final])
         lane.context.point("before_settle")
         try:
             answers = await lane.settle(batch, landed if landed >= 0 else None)

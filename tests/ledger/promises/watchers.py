@@ -7,8 +7,10 @@ import pytest
 from tests.ledger.promises.lanes import drain
 from tests.ledger.promises.registry import promise
 from tests.ledger.stage import BASE, LONG_MS, Stage
+from tests.waiting import until
 from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import Fenced, Refused, RolledBack
+from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, Purpose
 from txmanager.core.states import LaneState
 
@@ -120,3 +122,63 @@ async def fill_on_another_history_writes_nothing(stage: Stage) -> None:
     with pytest.raises(RolledBack):
         await stage.ledger.fill(fence, [noop(BASE - 2)])
     assert await stage.ledger.fill(fence, [noop(BASE - 1)]) == [noop(BASE - 1)]
+
+
+def landed(nonce: int, mark: str = "", size: int = 100) -> Landed:
+    return Landed(nonce, f"hash{nonce}{mark}", b"\x00\xff" * (size // 2), f"default/p/k{nonce}")
+
+
+@promise
+async def final_bytes_are_kept_by_nonce_and_each_once(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    assert await stage.ledger.kept(lane) == []
+    await stage.ledger.keep(fence, [landed(8), landed(10)], 60_000, 10_000)
+    await stage.ledger.keep(fence, [landed(10), landed(9)], 60_000, 10_000)
+    assert await stage.ledger.kept(lane) == [landed(8), landed(9), landed(10)]
+    assert await stage.ledger.kept(lane, 9) == [landed(9), landed(10)]
+
+
+@promise
+async def final_bytes_beyond_their_room_push_the_oldest_out(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    await stage.ledger.keep(fence, [landed(1), landed(2)], 60_000, 250)
+    await stage.ledger.keep(fence, [landed(3)], 60_000, 250)
+    assert await stage.ledger.kept(lane) == [landed(2), landed(3)]
+    await stage.ledger.keep(fence, [landed(4)], 60_000, 250)
+    assert await stage.ledger.kept(lane) == [landed(3), landed(4)]
+    await stage.ledger.keep(fence, (), 60_000, 0)
+    assert await stage.ledger.kept(lane) == []
+
+
+@promise
+async def final_bytes_are_forgotten_with_age(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    await stage.ledger.keep(fence, [landed(1, size=900)], 50, 1_000)
+
+    async def forgotten() -> bool:
+        return await stage.ledger.kept(lane) == []
+
+    await until(forgotten)
+    await stage.ledger.keep(fence, [landed(2), landed(3, size=800)], 60_000, 1_000)  # what is gone takes no room
+    assert await stage.ledger.kept(lane) == [landed(2), landed(3, size=800)]
+    later = await stage.ledger.now_ms() + 20
+
+    async def older() -> bool:
+        return await stage.ledger.now_ms() > later
+
+    await until(older)
+    await stage.ledger.keep(fence, [landed(4)], 10, 1_000)
+    assert await stage.ledger.kept(lane) in ([landed(4)], [])
+
+
+@promise
+async def stale_owner_keeps_nothing(stage: Stage) -> None:
+    lane = await stage.lane()
+    old = await stage.own(lane)
+    await stage.take_over(lane, old)
+    with pytest.raises(Fenced):
+        await stage.ledger.keep(old, [landed(1)], 60_000, 1_000)
+    assert await stage.ledger.kept(lane) == []

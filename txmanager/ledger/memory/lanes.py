@@ -15,6 +15,7 @@ from txmanager.core.ledger import (
     TOMBSTONE_MS,
     Appended,
     Entry,
+    Landed,
     Lease,
     Renewed,
     Settled,
@@ -81,6 +82,9 @@ class LaneStore:
     check: Check = field(default_factory=Check)
     fills: dict[str, Attempt] = field(default_factory=dict)
     """No-ops at nonces of nobody, by attempt name."""
+    kept: list[tuple[int, Landed]] = field(default_factory=list)
+    """What was seen final, and when that was told; oldest first."""
+    kept_until: int = 0
     schema: int = SCHEMA
     queue: dict[str, IntentId] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
@@ -281,6 +285,18 @@ class LaneStore:
             self.fills.pop(name, None)
         self.fills |= {attempt.name: attempt for attempt in new}
         return sorted(self.fills.values(), key=lambda a: (a.nonce, a.signed_at, a.hash))
+
+    def keep(self, fence: Fence, landed: Sequence[Landed], now: int, keep_ms: int, most_bytes: int) -> None:
+        self.check_fence(fence)
+        before = self.kept if now < self.kept_until else []
+        self.kept = [(at, one) for at, one in before if at >= now - keep_ms] + [(now, one) for one in landed]
+        self.kept_until = now + keep_ms
+        while sum(len(one.raw) for _, one in self.kept) > most_bytes:
+            del self.kept[0]
+
+    def still_kept(self, since: int, now: int) -> list[Landed]:
+        found = {one.hash: one for _, one in self.kept if one.nonce >= since} if now < self.kept_until else {}
+        return sorted(found.values(), key=lambda one: one.nonce)
 
     def ask(self, check: Check) -> None:
         self.asks += self.check != check

@@ -20,6 +20,7 @@ from txmanager.core.ledger import (
     Claim,
     Claimed,
     Entry,
+    Landed,
     Lease,
     Member,
     Renewed,
@@ -309,6 +310,12 @@ class MemoryLedger:
             lambda _: self._fenced(fence).fill(fence, attempts, done, self.replication_id),
             durable=True,
         )
+
+    async def keep(self, fence: Fence, landed: Sequence[Landed], keep_ms: int, most_bytes: int) -> None:
+        await self._step("keep", lambda now: self._fenced(fence).keep(fence, landed, now, keep_ms, most_bytes))
+
+    async def kept(self, lane: str, since: int = 0) -> list[Landed]:
+        return await self._step("kept", lambda now: self.stores[lane].still_kept(since, now))
 
     # -- watchers
 

@@ -44,6 +44,10 @@ class Keys:
     def fills(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:fills"
 
+    def kept(self, lane: str) -> str:
+        """Bytes that are final, for a while."""
+        return f"{self.prefix}:{{{lane}}}:kept"
+
     def reservations(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:reservations"
 
