@@ -119,7 +119,7 @@ class Chain:
             deposit=charge.deposit,
             gas_key=tx.public_key if charge.key.gas_balance is not None else None,
         )
-        burnt = fees.tx_gas(tx.actions, tx.signer_id, tx.receiver_id)
+        burnt = fees.tx_gas(tx.actions, tx.signer_id, tx.receiver_id, tx.public_key)
         self.burnt += burnt * price
         status = {"SuccessReceiptId": receipt.id}
         outcome = Outcome(tx.hash, tx.signer_id, status, block.height, block.hash, burnt, burnt * price, (receipt.id,))

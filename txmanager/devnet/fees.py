@@ -36,6 +36,7 @@ _FLAT = {
     DeleteAccount: (147_489_000_000, 147_489_000_000),
 }
 DELEGATE = 200_000_000_000
+ML_DSA_CHECK = 100_000_000_000  # of an outer or a relayed post-quantum signature
 _CALL_SEND, _CALL_EXEC, _CALL_BYTE = 200_000_000_000, 780_000_000_000, 2_235_934
 _DEPLOY, _DEPLOY_BYTE, _DEPLOY_BYTE_OWN = 184_765_750_000, 64_572_944, 6_812_999
 _ADD_FULL, _ADD_CALL, _ADD_BYTE = 101_765_125_000, 102_217_625_000, 1_925_331
@@ -77,8 +78,12 @@ def send_fee(action: Action, *, own: bool) -> int:
         case TransferToGasKey() | WithdrawFromGasKey():
             return _TRANSFER + _KEY_BYTES * _GAS_KEY_SENT_BYTE
         case Delegate():
-            return DELEGATE + inner_send(action)
+            return DELEGATE + inner_send(action) + signature_fee(action.public_key)
     return _FLAT[type(action)][0] if type(action) in _FLAT else 0
+
+
+def signature_fee(public_key: str) -> int:
+    return ML_DSA_CHECK if public_key.startswith("ml-dsa-65:") else 0
 
 
 def exec_fee(action: Action, receiver_id: str) -> int:
@@ -127,9 +132,9 @@ def receipt_gas(actions: tuple[Action, ...], receiver_id: str) -> int:
     return RECEIPT + sum(exec_fee(a, receiver_id) + attached_gas(a) for a in actions)
 
 
-def tx_gas(actions: tuple[Action, ...], sender_id: str, receiver_id: str) -> int:
+def tx_gas(actions: tuple[Action, ...], sender_id: str, receiver_id: str, public_key: str = "") -> int:
     """What turning a transaction into its receipt burns."""
-    return RECEIPT + sum(send_fee(a, own=sender_id == receiver_id) for a in actions)
+    return RECEIPT + signature_fee(public_key) + sum(send_fee(a, own=sender_id == receiver_id) for a in actions)
 
 
 def deposit_of(actions: tuple[Action, ...]) -> int:

@@ -173,7 +173,7 @@ def check_signer(get: Reader, tx: Tx, config: Config) -> Charge:
     if tx.nonce <= current or (tx.strict and tx.nonce != current + 1):
         raise InvalidTx({"InvalidNonce": {"tx_nonce": tx.nonce, "ak_nonce": current}})
 
-    sent = fees.tx_gas(tx.actions, tx.signer_id, tx.receiver_id)
+    sent = fees.tx_gas(tx.actions, tx.signer_id, tx.receiver_id, tx.public_key)
     carried = fees.receipt_gas(tx.actions, tx.receiver_id)
     gas_cost = sent * config.gas_price + carried * config.purchase_price
     deposit = fees.deposit_of(tx.actions)

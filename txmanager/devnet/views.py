@@ -19,6 +19,7 @@ from .network import Network, TxStatus
 from .status import top_status
 
 JSON = dict[str, Any]
+_HASH_DOMAIN = b"near:ml-dsa-65-pubkey-hash:v1"
 
 
 @lru_cache(maxsize=16_384)
@@ -35,7 +36,7 @@ def listed_key(public_key: str) -> str:
     curve, _, data = public_key.partition(":")
     if curve != "ml-dsa-65":
         return public_key
-    return "ml-dsa-65-hash:" + b58(hashlib.sha256(base58.b58decode(data)).digest())
+    return "ml-dsa-65-hash:" + b58(hashlib.sha3_256(_HASH_DOMAIN + base58.b58decode(data)).digest())
 
 
 def permission_view(key: AccessKey | model.AddKey) -> Any:

@@ -16,6 +16,7 @@ import base58
 import nacl.exceptions
 import nacl.signing
 from near import wire as kit
+from near.keys import PublicKey
 
 from . import model
 from .delegate_v2 import Second, first_form
@@ -23,7 +24,7 @@ from .errors import DecodeError
 from .validate import bad_account_id, is_account_id
 
 _KEY_PREFIX = {"Ed25519": "ed25519:", "Secp256k1": "secp256k1:", "MlDsa65": "ml-dsa-65:"}
-_DELEGATE_TAG = 8
+_DELEGATE_TAG, _SECOND_TAG = 8, 14
 MAX_DECODED_ACTIONS = 1_000  # far above the protocol's hundred, whose error must still be told
 
 
@@ -87,8 +88,9 @@ def _refuse_floods(raw: bytes) -> None:
         at += 8 if raw[:1] != b"\x01" else {0: 9, 1: 11}[raw[at]]
         at = _after_text(raw, at) + 32
         count = int.from_bytes(raw[at : at + 4], "little")
-        if count and raw[at + 4] == _DELEGATE_TAG:
-            at = _after_text(raw, _after_text(raw, at + 5))
+        if count and raw[at + 4] in (_DELEGATE_TAG, _SECOND_TAG):
+            version = raw[at + 4] == _SECOND_TAG
+            at = _after_text(raw, _after_text(raw, at + 5 + version))
             count = max(count, int.from_bytes(raw[at : at + 4], "little"))
     except (IndexError, KeyError):
         return
@@ -127,8 +129,10 @@ def verify(tx: model.Tx) -> bool:
 
 
 def _verify(public_key: str, digest: bytes, signature: bytes) -> bool:
+    if public_key.startswith("ml-dsa-65:"):
+        return bool(PublicKey.parse(public_key).verify(signature, digest))
     if not public_key.startswith("ed25519:"):
-        return False  # the devnet knows one curve; docs/devnet.md says so
+        return False  # docs/devnet.md says so
     try:
         _verify_key(public_key).verify(digest, signature)
     except (nacl.exceptions.BadSignatureError, ValueError):

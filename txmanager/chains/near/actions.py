@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from txmanager.chains.near.borsh import Reader, blob, string, u16, u32, u64, u128
-from txmanager.chains.near.names import PUBLIC_KEY_SIZES, SIGNATURE_SIZES, PublicKey
+from txmanager.chains.near.names import KEY_TYPES, PUBLIC_KEY_SIZES, SIGNATURE_SIZES, PublicKey
 from txmanager.core.values import value
 
 
@@ -149,7 +149,8 @@ PlainAction = (
 
 @value(frozen=True, slots=True)
 class DelegateAction:
-    """What a user signs and somebody else pays for (NEP-366)."""
+    """What a user signs and somebody else pays for (NEP-366). `second` is the form of DelegateV2. Its nonce may be one
+    of a gas key's many: `nonce_index` says which."""
 
     sender_id: str
     receiver_id: str
@@ -157,10 +158,17 @@ class DelegateAction:
     nonce: int
     max_block_height: int
     public_key: PublicKey
+    second: bool = False
+    nonce_index: int | None = None
 
     def encode(self) -> bytes:
-        tail = u64(self.nonce) + u64(self.max_block_height) + self.public_key.borsh
-        return string(self.sender_id) + string(self.receiver_id) + encode_actions(self.actions) + tail
+        call = string(self.sender_id) + string(self.receiver_id) + encode_actions(self.actions)
+        tail = u64(self.max_block_height) + self.public_key.borsh
+        if not self.second:
+            return call + u64(self.nonce) + tail
+        if self.nonce_index is None:
+            return b"\x00" + call + b"\x00" + u64(self.nonce) + tail
+        return b"\x00" + call + b"\x01" + u64(self.nonce) + u16(self.nonce_index) + tail
 
 
 @value(frozen=True, slots=True)
@@ -168,12 +176,13 @@ class SignedDelegate:
     """`encode` is the action inside a transaction; without its first byte it is what travels as base64."""
 
     tag: ClassVar[int] = 8
+    second_tag: ClassVar[int] = 14
     delegate: DelegateAction
     curve: int
     signature: bytes
 
     def encode(self) -> bytes:
-        return b"\x08" + self.encode_bare()
+        return bytes((self.second_tag if self.delegate.second else self.tag,)) + self.encode_bare()
 
     def encode_bare(self) -> bytes:
         return self.delegate.encode() + bytes((self.curve,)) + self.signature
@@ -187,19 +196,27 @@ def encode_actions(actions: tuple[Action, ...]) -> bytes:
 
 
 _UNSUPPORTED = {8: "a nested Delegate", 9: "DeployGlobalContract", 10: "UseGlobalContract"}
-_UNSUPPORTED |= {11: "DeterministicStateInit", 14: "DelegateV2"}
+_UNSUPPORTED |= {11: "DeterministicStateInit", 14: "a nested DelegateV2"}
 
 
 def decode_signed_delegate(raw: bytes, field: str) -> SignedDelegate:
+    """Either form, without the action's own first byte. The second form begins with its version, 0; the first one with
+    the length of an account id, which is never 0."""
     reader = Reader(raw, field)
-    signed = _signed_delegate(reader)
+    signed = _second_delegate(reader) if raw[:1] == b"\x00" else _signed_delegate(reader)
     reader.end()
     return signed
 
 
 def read_actions(reader: Reader) -> tuple[Action, ...]:
     """The actions of a transaction, where a delegate may stand, too."""
-    return tuple(_signed_delegate(reader) if tag == SignedDelegate.tag else _body(reader, tag) for tag in _tags(reader))
+    return tuple(_action(reader, tag) for tag in _tags(reader))
+
+
+def _action(reader: Reader, tag: int) -> Action:
+    if tag == SignedDelegate.tag:
+        return _signed_delegate(reader)
+    return _second_delegate(reader) if tag == SignedDelegate.second_tag else _body(reader, tag)
 
 
 def _tags(reader: Reader) -> Iterator[int]:
@@ -211,16 +228,32 @@ def _signed_delegate(reader: Reader) -> SignedDelegate:
     sender, receiver = reader.string(), reader.string()
     actions = tuple(_body(reader, tag) for tag in _tags(reader))
     delegate = DelegateAction(sender, receiver, actions, reader.u64(), reader.u64(), _key(reader))
+    return _with_signature(reader, delegate)
+
+
+def _second_delegate(reader: Reader) -> SignedDelegate:
+    if (version := reader.u8()) != 0:
+        raise reader.wrong(f"version {version} of DelegateV2 is not known")
+    sender, receiver = reader.string(), reader.string()
+    actions = tuple(_body(reader, tag) for tag in _tags(reader))
+    if (form := reader.u8()) > 1:
+        raise reader.wrong(f"a nonce has form 0 or 1, not {form}")
+    nonce, index = reader.u64(), reader.u16() if form == 1 else None
+    delegate = DelegateAction(sender, receiver, actions, nonce, reader.u64(), _key(reader), True, index)
+    return _with_signature(reader, delegate)
+
+
+def _with_signature(reader: Reader, delegate: DelegateAction) -> SignedDelegate:
     curve = reader.u8()
     if curve not in SIGNATURE_SIZES:
-        raise reader.wrong(f"signature type {curve} is not supported (0 is ed25519, 1 is secp256k1)")
+        raise reader.wrong(f"signature type {curve} is not supported ({KEY_TYPES})")
     return SignedDelegate(delegate, curve, reader.take(SIGNATURE_SIZES[curve]))
 
 
 def _key(reader: Reader) -> PublicKey:
     curve = reader.u8()
     if curve not in PUBLIC_KEY_SIZES:
-        raise reader.wrong(f"key type {curve} is not supported (0 is ed25519, 1 is secp256k1)")
+        raise reader.wrong(f"key type {curve} is not supported ({KEY_TYPES})")
     return PublicKey(curve, reader.take(PUBLIC_KEY_SIZES[curve]))
 
 

@@ -326,8 +326,8 @@ class NearChain:
         signed = prepared.body.delegate
         try:
             policy, inner = self._policy_of(lane), signed.delegate
-            sender, key = inner.sender_id, str(inner.public_key)
-            theirs = await self._reading(lambda ask: views.view_key(ask, sender, key, views.OPTIMISTIC), lane)
+            named = LaneId(self.network, inner.sender_id, inner.public_key, inner.nonce_index)
+            theirs = await self._reading(lambda ask: views.view_lane(ask, named, views.OPTIMISTIC), lane)
             # The reading of the key is the newest height there is; only where there is no key a head is needed.
             height = theirs.height if theirs is not None else 0
             half = policy.delegate_min_blocks_left / 2 * self._head.block_s

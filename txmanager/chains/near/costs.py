@@ -25,6 +25,7 @@ from txmanager.chains.near.actions import (
 )
 from txmanager.chains.near.effects import deposit_at_risk, in_words
 from txmanager.chains.near.limits import TGAS, attached_deposit, attached_gas
+from txmanager.chains.near.names import ML_DSA_65
 from txmanager.chains.near.policy import KeyView
 from txmanager.chains.near.views import AccountView
 from txmanager.core.errors import PolicyRefused
@@ -55,6 +56,7 @@ _FLAT: Mapping[type, int] = {
     WithdrawFromGasKey: 370 * GGAS,
     SignedDelegate: 400 * GGAS,
 }
+_ML_DSA_CHECK = 100 * GGAS
 _CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 50_000_000, 80 * GGAS
 
 
@@ -90,6 +92,7 @@ def _fees(actions: Sequence[Action]) -> int:
             case SignedDelegate():
                 # Its actions are sent twice: to the relayed account, and from there to their receiver.
                 gas += 2 * _fees(action.delegate.actions) + attached_gas(action.delegate.actions)
+                gas += _ML_DSA_CHECK if action.curve == ML_DSA_65 else 0
     return gas
 
 

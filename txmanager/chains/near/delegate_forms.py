@@ -9,11 +9,12 @@ from typing import Any
 
 from txmanager.chains.near import actions as act
 from txmanager.chains.near.borsh import U64_MAX
-from txmanager.chains.near.limits import check_actions
+from txmanager.chains.near.limits import MAX_GAS_KEY_NONCES, check_actions
 from txmanager.chains.near.names import CURVES, SIGNATURE_SIZES, PublicKey, b58, check_account
 from txmanager.core.errors import InvalidInput
 
 _MAX_TEXT = 3_000_000
+_TAGS = (bytes((act.SignedDelegate.tag,)), bytes((act.SignedDelegate.second_tag,)))
 
 
 def read_delegate(value: object, field: str = "signed_delegate") -> act.SignedDelegate:
@@ -37,18 +38,22 @@ def _from_base64(text: str, field: str) -> act.SignedDelegate:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidInput(field, "is not base64") from None
-    # near-api-js sends the bare struct, some relayers the action with its discriminant. No account id has 2^24 or more
-    # characters, so a first length of 8 with a huge rest cannot be a bare struct.
-    if len(raw) > 5 and raw[0] == act.SignedDelegate.tag and int.from_bytes(raw[:4], "little") > 64:
+    # near-api-js sends the bare struct, some relayers the action with its discriminant. A bare first form begins with
+    # the length of an account id, at most 64: where 8 or 14 is not followed by three zeros, it is a discriminant.
+    if raw[:1] in _TAGS and int.from_bytes(raw[:4], "little") > 64:
         raw = raw[1:]
     return act.decode_signed_delegate(raw, field)
 
 
 def _from_json(value: Mapping[str, Any], field: str) -> act.SignedDelegate:
     told = value.get("delegate_action")
+    where = f"{field}.delegate_action"
+    second = isinstance(told, Mapping) and set(told) == {"V2"}
+    if isinstance(told, Mapping) and second:
+        told, where = told["V2"], f"{where}.V2"
     if not isinstance(told, Mapping):
         raise InvalidInput(field, "must have `delegate_action` and `signature` (nearcore's JSON), or be base64")
-    where = f"{field}.delegate_action"
+    nonce, index = _nonce(told.get("nonce"), f"{where}.nonce") if second else (told.get("nonce"), None)
     actions = told.get("actions")
     if not isinstance(actions, list):
         raise InvalidInput(f"{where}.actions", "must be a list")
@@ -57,11 +62,23 @@ def _from_json(value: Mapping[str, Any], field: str) -> act.SignedDelegate:
         sender_id=check_account(f"{where}.sender_id", told.get("sender_id")),
         receiver_id=check_account(f"{where}.receiver_id", told.get("receiver_id")),
         actions=tuple(_json_action(a, f"{where}.actions[{i}]") for i, a in enumerate(actions)),
-        nonce=_number(told.get("nonce"), f"{where}.nonce"),
+        nonce=_number(nonce, f"{where}.nonce"),
         max_block_height=_number(told.get("max_block_height"), f"{where}.max_block_height"),
         public_key=PublicKey.parse(told.get("public_key"), f"{where}.public_key"),
+        second=second,
+        nonce_index=index,
     )
     return act.SignedDelegate(delegate, curve, signature)
+
+
+def _nonce(value: object, field: str) -> tuple[object, int | None]:
+    """`{"Nonce": {"nonce": 1}}` or `{"GasKeyNonce": {"nonce": 1, "nonce_index": 0}}`."""
+    [(name, body)] = value.items() if isinstance(value, Mapping) and len(value) == 1 else [("", None)]
+    if name == "Nonce" and isinstance(body, Mapping):
+        return body.get("nonce"), None
+    if name == "GasKeyNonce" and isinstance(body, Mapping):
+        return body.get("nonce"), _number(body.get("nonce_index"), f"{field}.nonce_index", MAX_GAS_KEY_NONCES - 1)
+    raise InvalidInput(field, 'must be {"Nonce": {...}} or {"GasKeyNonce": {...}}')
 
 
 def _signature(value: object, field: str) -> tuple[int, bytes]:

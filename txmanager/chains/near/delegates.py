@@ -19,7 +19,8 @@ from txmanager.chains.near import actions as act
 from txmanager.chains.near.delegate_forms import read_delegate
 from txmanager.chains.near.effects import deposit_at_risk, in_words, name_of
 from txmanager.chains.near.limits import attached_gas
-from txmanager.chains.near.names import b58_text
+from txmanager.chains.near.ml_dsa import ml_dsa_65_holds
+from txmanager.chains.near.names import ML_DSA_65, b58_text
 from txmanager.chains.near.policy import KeyView, NearPolicy, allowed
 from txmanager.chains.near.transaction import delegate_digest
 from txmanager.core.errors import InvalidInput, PolicyRefused
@@ -36,6 +37,8 @@ def signature_holds(signed: act.SignedDelegate) -> bool:
     key, digest = signed.delegate.public_key, delegate_digest(signed.delegate)
     if key.curve != signed.curve:
         return False
+    if key.curve == ML_DSA_65:
+        return ml_dsa_65_holds(key.data, signed.signature, digest)
     try:
         if signed.curve == 0:
             crypto_sign_open(signed.signature + digest, key.data)
@@ -68,7 +71,8 @@ def _turn_of(text: str) -> Turn:
 
 def _turn(signed: act.SignedDelegate) -> Turn:
     inner = signed.delegate
-    return Turn(f"{inner.public_key} of {inner.sender_id}", inner.nonce)
+    index = "" if inner.nonce_index is None else f", nonce index {inner.nonce_index},"
+    return Turn(f"{inner.public_key.handle}{index} of {inner.sender_id}", inner.nonce)
 
 
 def sender_key(signed: act.SignedDelegate) -> str:
@@ -97,7 +101,7 @@ def check_expiry(signed: act.SignedDelegate, height: int, margin: int, field: st
 def check_signature(signed: act.SignedDelegate, field: str = "signed_delegate") -> None:
     if not signature_holds(signed):
         key = signed.delegate.public_key
-        raise InvalidInput(f"{field}.signature", f"is not a signature of {key} over this delegate action")
+        raise InvalidInput(f"{field}.signature", f"is not a signature of {key.handle} over this delegate action")
 
 
 def check_delegate_policy(signed: act.SignedDelegate, policy: NearPolicy, field: str = "signed_delegate") -> None:
@@ -128,7 +132,12 @@ def check_delegate_nonce(signed: act.SignedDelegate, key: KeyView | None, field:
     """What needs the user's access key. `None`: the chain has no such key."""
     inner = signed.delegate
     if key is None:
-        raise Unpaid(f"{field}.public_key", f"{inner.public_key} is not a key of {inner.sender_id}", "no_such_key")
+        whose = f"{inner.public_key.handle} is not a key of {inner.sender_id}"
+        lanes = "" if inner.nonce_index is None else f", or not a gas key with the nonce index {inner.nonce_index}"
+        raise Unpaid(f"{field}.public_key", whose + lanes, "no_such_key")
+    if key.gas_key and inner.nonce_index is None:
+        problem = "is a plain nonce, and the key is a gas key: sign a DelegateV2 with a nonce index"
+        raise Unpaid(f"{field}.nonce", problem, "nonce_form")
     if inner.nonce <= key.nonce:
         raise Unpaid(
             f"{field}.nonce",

@@ -354,7 +354,7 @@ def derived_key(kind: str, payload: Mapping[str, Json]) -> str | None:
     """
     match parse_payload(kind, payload):
         case CreateAccount() as wanted:
-            return f"create:{wanted.new_account_id}:{wanted.public_key}"
+            return f"create:{wanted.new_account_id}:{PublicKey.parse(wanted.public_key).handle}"
         case Recovery() as wanted:
             return f"recovery:{wanted.account_id}:{wanted.message_id}"
         case Delegate() as wanted:

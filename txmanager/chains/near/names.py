@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha3_256
 
 import base58
 
@@ -15,10 +16,14 @@ _IMPLICIT = re.compile(r"[0-9a-f]{64}\Z")
 _DIGITS = base58.BITCOIN_ALPHABET.decode()
 _PAIRS = [a + b for a in _DIGITS for b in _DIGITS]
 _58_4, _58_10 = 58**4, 58**10
-CURVES = {"ed25519": (0, 32), "secp256k1": (1, 64)}
+ML_DSA_65 = 2
+CURVES = {"ed25519": (0, 32), "secp256k1": (1, 64), "ml-dsa-65": (ML_DSA_65, 1_952)}
+KEY_TYPES = "0 is ed25519, 1 is secp256k1, 2 is ml-dsa-65"
+_HASH = "ml-dsa-65-hash"
+_HASH_DOMAIN = b"near:ml-dsa-65-pubkey-hash:v1"
 _CURVE_NAMES = {number: name for name, (number, _) in CURVES.items()}
 PUBLIC_KEY_SIZES = dict(CURVES.values())
-SIGNATURE_SIZES = {0: 64, 1: 65}
+SIGNATURE_SIZES = {0: 64, 1: 65, ML_DSA_65: 3_309}
 
 
 def check_account(field: str, account_id: object) -> str:
@@ -55,6 +60,13 @@ class PublicKey:
     def borsh(self) -> bytes:
         return bytes((self.curve,)) + self.data
 
+    @property
+    def handle(self) -> str:
+        """How the chain lists it: the key itself, or the hash of one that is too long to be kept."""
+        if self.curve != ML_DSA_65:
+            return str(self)
+        return f"{_HASH}:{b58_text(sha3_256(_HASH_DOMAIN + self.data).digest())}"
+
     def __str__(self) -> str:
         return _key_text(self.curve, self.data)
 
@@ -64,8 +76,10 @@ def _parse_key(text: str, field: str) -> PublicKey:
     name, colon, rest = text.partition(":")
     if not colon:
         name, rest = "ed25519", text  # nearcore reads a bare key as ed25519
+    if name == _HASH:
+        raise InvalidInput(field, "is the hash of a key, as lists show it; give the key itself (ml-dsa-65:...)")
     if name not in CURVES:
-        raise InvalidInput(field, f"curve {name[:20]!r} is not supported; use ed25519 or secp256k1")
+        raise InvalidInput(field, f"curve {name[:20]!r} is not supported; use {', '.join(CURVES)}")
     number, size = CURVES[name]
     return PublicKey(number, b58(field, rest, size))
 

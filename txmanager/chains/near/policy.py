@@ -107,3 +107,4 @@ class KeyView:
     """The body of a FunctionCall permission; None is full access."""
     allowance: int | None = None
     gas_balance: int | None = None
+    gas_key: bool = False

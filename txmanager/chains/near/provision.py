@@ -13,7 +13,7 @@ from typing import Any
 
 from txmanager.chains.near.actions import CallPermission
 from txmanager.chains.near.chain import NearChain
-from txmanager.chains.near.names import LaneId
+from txmanager.chains.near.names import LaneId, PublicKey
 from txmanager.chains.near.policy import NearPolicy
 from txmanager.core.chain import Impossible
 from txmanager.core.errors import NotAllowed, Unavailable
@@ -43,7 +43,7 @@ async def provision(
     for _ in range(_LOOKS):
         there = await chain.keys(account_id)
         _check(account_id, public_keys, there, permission)
-        missing = [key for key in public_keys if key not in there]
+        missing = [key for key in public_keys if PublicKey.parse(key).handle not in there]
         wanted = len(added) + len(missing)
         while missing:
             batch, missing = missing[:per_transaction], missing[per_transaction:]
@@ -67,7 +67,8 @@ def _check(
     permission: CallPermission | None,
 ) -> None:
     for key in public_keys:
-        if key in there and not _same(there[key].get("permission"), permission):
+        listed = there.get(PublicKey.parse(key).handle)
+        if listed is not None and not _same(listed.get("permission"), permission):
             raise NotAllowed(f"{key} is on {account_id} with another permission; delete it, or ask for that permission")
 
 

@@ -91,7 +91,7 @@ def _refusal(body: Body, own: frozenset[str], lane: LaneId, policy: NearPolicy) 
 def _derived_key(model: Model) -> str | None:
     match model:
         case CreateAccount():
-            return f"create:{model.new_account_id}:{model.public_key}"
+            return f"create:{model.new_account_id}:{PublicKey.parse(model.public_key).handle}"
         case Recovery():
             return f"recovery:{model.account_id}:{model.message_id}"
         case Delegate():

@@ -19,7 +19,7 @@ from txmanager.signing.checked import CheckedSigner
 from txmanager.signing.ed25519 import check_ed25519
 from txmanager.signing.signer import InstantSigner, Signer, SigningRequest, instant
 
-DELEGATE_PREFIX = u32((1 << 30) + 366)
+DELEGATE_PREFIX, SECOND_PREFIX = u32((1 << 30) + 366), u32((1 << 30) + 611)
 """NEP-461: no signature over a delegate is also one over a transaction."""
 
 
@@ -113,7 +113,7 @@ def actions_of(raw: bytes) -> tuple[Action, ...]:
 
 def delegate_digest(delegate: DelegateAction) -> bytes:
     """What the user signs (NEP-461)."""
-    return sha256(DELEGATE_PREFIX + delegate.encode()).digest()
+    return sha256((SECOND_PREFIX if delegate.second else DELEGATE_PREFIX) + delegate.encode()).digest()
 
 
 def sign_delegate(delegate: DelegateAction, signer: InstantSigner) -> SignedDelegate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from txmanager.chains.near.names import LaneId, b58
@@ -71,7 +71,7 @@ def read_key(told: Any) -> KeyView | None:
     answer = mapping(told, "an access key")
     if "error" in answer:
         # nearcore answers a missing key as a *result*; reading its absent nonce as 0 is a classic way to lose money.
-        said = shown(answer["error"], 1_000)
+        said = shown(answer["error"], 4_000)  # it names the key, and a post-quantum one has 2,700 letters
         if "does not exist" in said:
             return None
         raise BadAnswer(f"view_access_key failed: {said[:200]}")
@@ -101,6 +101,7 @@ def _key(answer: Mapping[str, Any]) -> KeyView:
         permission=call,
         allowance=allowance,
         gas_balance=balance,
+        gas_key=isinstance(permission, Mapping) and any(name.startswith("GasKey") for name in map(str, permission)),
     )
 
 
@@ -126,7 +127,7 @@ async def view_lane(ask: Ask, lane: LaneId, block: Mapping[str, Any]) -> KeyView
     if "error" in answer or not isinstance(nonces, list) or lane.nonce_index >= len(nonces):
         return None
     own = number(nonces[lane.nonce_index], "a gas key's nonce")
-    return KeyView(own, key.height, key.block_hash, key.permission, key.allowance, key.gas_balance)
+    return replace(key, nonce=own)
 
 
 async def view_account(ask: Ask, account_id: str) -> AccountView | None:
