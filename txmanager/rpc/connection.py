@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import httptools
 
-from txmanager.rpc.errors import BadAnswer, ConnectionFailed, RpcFailure
+from txmanager.rpc.errors import BadAnswer, ConnectionFailed, RpcFailure, TooLong
 
 _MAX_HEADER_BYTES = 65_536
 
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         self._body_bytes += len(data)
         if self._body_bytes > self._max_body:
-            self._fail(BadAnswer(f"{self._name}: cut off after {self._max_body} bytes of one answer"))
+            self._fail(TooLong(f"{self._name}: cut off after {self._max_body} bytes of one answer"))
         elif self._failure is None:
             self._body.append(data)
 

@@ -4,8 +4,10 @@ RpcFailure (an `Unavailable`: retry the same call)
 ├── ConnectionFailed    refused, reset, TLS, name: trips the breaker
 ├── TimedOut            nothing within the time-out: trips the breaker
 ├── CircuitOpen         left alone after one of the above; nothing was sent
+├── NotSent             there was no connection, or no right to send any more: surely nothing was written
 ├── RateLimited         HTTP 429
 ├── BadAnswer           bytes that are no JSON-RPC answer, or too many of them
+│   └── TooLong         more bytes than are read
 └── RpcError            the node answered an error object; the adapter classifies it
 """
 
@@ -42,12 +44,20 @@ class CircuitOpen(RpcFailure):
     code = "rpc_circuit_open"
 
 
+class NotSent(RpcFailure):
+    code = "rpc_not_sent"
+
+
 class RateLimited(RpcFailure):
     code = "rpc_rate_limited"
 
 
 class BadAnswer(RpcFailure):
     code = "rpc_bad_answer"
+
+
+class TooLong(BadAnswer):
+    code = "rpc_too_long"
 
 
 class RpcError(RpcFailure):

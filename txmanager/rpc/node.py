@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -19,12 +19,14 @@ from txmanager.rpc import batch as batches
 from txmanager.rpc.batch import Call
 from txmanager.rpc.connection import Closed, Connection, Response, connect
 from txmanager.rpc.endpoint import Breaker, Endpoint
-from txmanager.rpc.errors import BadAnswer, CircuitOpen, RateLimited, RpcError, RpcFailure, TimedOut, shown
+from txmanager.rpc.errors import BadAnswer, CircuitOpen, NotSent, RateLimited, RpcError, RpcFailure, TimedOut, shown
 from txmanager.rpc.protocol import Json, ask_apart
 
 _PER_GROUP = 16
 _MAX_IDLE = 128
 _IDLE_S = 20.0
+_JUST_USED_S = 2.0
+"""A connection that was idle for longer may be closed by now: what must be written once takes a new one."""
 _RECONNECTS = 2
 _ONE_BY_ONE_S = 60.0
 """How long a peer that closed a connection under us is not sent to ahead of its answers."""
@@ -206,6 +208,48 @@ class HttpNode:
                 break
         return answers
 
+    async def forward(self, body: bytes, timeout: float) -> Response:
+        """A request's body as it is; the answer as it came."""
+        self._admit(timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                response = await self._exchange(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
+        except TimeoutError:
+            self.breaker.failed()
+            raise TimedOut(f"{self.name}: no answer within {timeout:g} s") from None
+        except RpcFailure as failure:
+            self._note(failure)
+            raise
+        self.breaker.succeeded()
+        return response
+
+    async def send_once(self, method: str, params: Json, timeout: float, may: Callable[[], bool]) -> Json:
+        """Write it at most once: never again on a closed connection, and only if `may` says so the moment before.
+        `NotSent` when nothing was written."""
+        number = next(self._ids)
+        data = self._encode(number, method, params)
+        try:
+            self._admit(timeout)
+            connection = self._take_idle(_JUST_USED_S) or await self._connect()
+        except RpcFailure as failure:
+            self._note(failure)
+            raise NotSent(str(failure)) from None
+        if not may():
+            self._give_back(connection)
+            raise NotSent(f"{self.name}: the right to send is over")
+        try:
+            async with asyncio.timeout(timeout):
+                response = await connection.request(data)
+        except TimeoutError:
+            raise TimedOut(f"{self.name}: no answer to {method} within {timeout:g} s") from None
+        except RpcFailure as failure:
+            self._note(failure)
+            raise
+        finally:
+            self._give_back(connection)
+        self.breaker.succeeded()
+        return self._read(response, number)
+
     async def _send_on_one(self, lane: str, calls: Sequence[Call], answers: list[Json | RpcFailure]) -> None:
         timeout = self.endpoint.timeout_s
         self._admit(timeout)
@@ -267,10 +311,10 @@ class HttpNode:
         elif connection.usable:
             connection.abort("not needed")
 
-    def _take_idle(self) -> Connection | None:
+    def _take_idle(self, within_s: float = _IDLE_S) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and self._now() - connection.idle_since < _IDLE_S:
+            if connection.usable and self._now() - connection.idle_since < within_s:
                 return connection
             connection.abort("stale")
         return None

@@ -21,7 +21,7 @@ Call = tuple[str, Any]
 
 # When no node took the bytes, the first of these that any said is the answer: what needs a look-up before what needs
 # a new price, and a verdict of death only when nobody said anything milder.
-_MOST_TELLING = (
+MOST_TELLING = (
     Verdict.NONCE_TOO_LOW,
     Verdict.NONCE_GAP,
     Verdict.REPLACEMENT_UNDERPRICED,
@@ -135,7 +135,7 @@ def _together(told: Sequence[Sequence[SendReply]], count: int) -> list[SendReply
         if not said:
             break
         taken = next((reply for reply in said if reply.verdict.sent), None)
-        replies.append(taken or min(said, key=lambda reply: _MOST_TELLING.index(reply.verdict)))
+        replies.append(taken or min(said, key=lambda reply: MOST_TELLING.index(reply.verdict)))
         if taken is None:
             break
     return replies

@@ -40,9 +40,9 @@ def read_given(text: object) -> Given:
     if not isinstance(text, str) or len(text) > _MOST + 2 or not _HEX.match(text):
         raise InvalidInput(FIELD, f"must be 0x and the hex digits of a signed transaction, at most {_MOST // 2} bytes")
     raw = bytes.fromhex(text[2:])
-    kind, parts = _parts(raw)
+    kind, parts = parts_of(raw)
     told = read_raw(raw)
-    chain_id, parity = _chain_and_parity(kind, parts)
+    chain_id, parity = chain_and_parity(kind, parts)
     _check(told.body, told.nonce, told.fees.max_fee, told.fees.tip)
     return Given(
         raw=raw,
@@ -69,8 +69,8 @@ def read_own(attempt: Attempt, lane: LaneId) -> Read:
     try:
         if "0x" + keccak256(attempt.raw).hex() != attempt.hash:
             raise other("they have another hash")
-        kind, parts = _parts(attempt.raw)
-        chain_id, parity = _chain_and_parity(kind, parts)
+        kind, parts = parts_of(attempt.raw)
+        chain_id, parity = chain_and_parity(kind, parts)
         sender, told = _sender(kind, parts, chain_id, parity), read_raw(attempt.raw)
     except (InvalidInput, IndexError) as error:
         raise other(f"they are no signed transaction ({error})") from None
@@ -81,7 +81,7 @@ def read_own(attempt: Attempt, lane: LaneId) -> Read:
     return told
 
 
-def _parts(raw: bytes) -> tuple[int, list[Any]]:
+def parts_of(raw: bytes) -> tuple[int, list[Any]]:
     kind = LEGACY if raw[0] >= 0xC0 else raw[0]
     if kind not in _LENGTHS:
         raise InvalidInput(FIELD, f"is of type {kind}; types 0, 1, 2 and 4 are taken")
@@ -100,7 +100,7 @@ def _parts(raw: bytes) -> tuple[int, list[Any]]:
     return kind, parts
 
 
-def _chain_and_parity(kind: int, parts: Sequence[Any]) -> tuple[int, int]:
+def chain_and_parity(kind: int, parts: Sequence[Any]) -> tuple[int, int]:
     v = int.from_bytes(parts[-3], "big")
     if kind != LEGACY:
         if v > 1:
@@ -112,13 +112,18 @@ def _chain_and_parity(kind: int, parts: Sequence[Any]) -> tuple[int, int]:
 
 
 def _sender(kind: int, parts: Sequence[Any], chain_id: int, parity: int) -> str:
-    r, s = (int.from_bytes(part, "big") for part in parts[-2:])
-    if not 0 < r < _ORDER or not 0 < s <= _ORDER // 2:
-        raise InvalidInput(FIELD, "has a signature that no node takes (r or s out of range, or the high s)")
     if kind == LEGACY:
         digest = keccak256(rlp.encode([*parts[:-3], chain_id, 0, 0]))
     else:
         digest = keccak256(bytes((kind,)) + rlp.encode(list(parts[:-3])))
+    return recover(parts, digest, parity)
+
+
+def recover(parts: Sequence[Any], digest: bytes, parity: int) -> str:
+    """The address whose key signed the digest."""
+    r, s = (int.from_bytes(part, "big") for part in parts[-2:])
+    if not 0 < r < _ORDER or not 0 < s <= _ORDER // 2:
+        raise InvalidInput(FIELD, "has a signature that no node takes (r or s out of range, or the high s)")
     signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes((parity,))
     try:
         key = PublicKey.from_signature_and_message(signature, digest, hasher=None)
