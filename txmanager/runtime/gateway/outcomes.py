@@ -1,0 +1,74 @@
+"""Callers who wait for a node's word: told at once when this process learns it, else by the store's hint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from txmanager.core.admission import Ended, Mempool, State
+from txmanager.core.errors import Unavailable, Unconfirmed
+from txmanager.runtime.gateway import words
+
+_TAKEN = frozenset({State.SENT, State.LANDED})
+
+
+class Lost(Exception):
+    """The store lost everything; nobody knows what becomes of the bytes."""
+
+
+class Outcomes:
+    def __init__(self, mempool: Mempool) -> None:
+        self._mempool = mempool
+        self._waiting: defaultdict[str, set[asyncio.Future[str | None]]] = defaultdict(set)
+
+    def expect(self, hash: str) -> asyncio.Future[str | None]:
+        """None when a node took it, else the words of the refusal. Begin before the bytes can be sent."""
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting[hash].add(future)
+        return future
+
+    def forget(self, hash: str, future: asyncio.Future[str | None]) -> None:
+        self._waiting[hash].discard(future)
+        if not self._waiting[hash]:
+            del self._waiting[hash]
+        if future.done() and not future.cancelled():
+            future.exception()
+
+    def tell(self, hash: str, refusal: str | None) -> None:
+        for future in self._waiting.get(hash, ()):
+            if not future.done():
+                future.set_result(refusal)
+
+    def lost(self) -> None:
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(Lost())
+
+    async def word(self, hash: str, future: asyncio.Future[str | None], timeout_s: float) -> str | None:
+        """The words of a refusal; None when a node took it, or nobody knew in time."""
+        watching = asyncio.create_task(self._watch(hash, timeout_s))
+        try:
+            await asyncio.wait({future, watching}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if future.done():
+                return future.result()
+            return watching.result() if watching.done() else None
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self, hash: str, timeout_s: float) -> str | None:
+        """Another instance may send it."""
+        while True:
+            try:
+                await self._mempool.wait_word(hash, timeout_s)
+                found = await self._mempool.find(hash)
+            except (Unavailable, Unconfirmed):
+                await asyncio.sleep(0.5)
+                continue
+            if isinstance(found, Ended):
+                return None if found.reason == "final" else words.ended(found)
+            if found is None:
+                raise Lost
+            if found.state in _TAKEN:
+                return None
