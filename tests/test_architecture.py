@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "wiring": {"core", "settings", "runtime", *ADAPTERS},
     "client": {"core"},
     "api": {"core", "settings", "runtime", "wiring"},
+    "gateway": {"core", "settings", "runtime", "api"},
     "devnet": set(),
     "stack": {"core", "settings"},
     "demo": {"core", "settings", "runtime", "wiring", "stack"},

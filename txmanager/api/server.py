@@ -9,12 +9,15 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
 import uvicorn
 
-from txmanager.api.app import Api
+from txmanager.api.bodies import Receive
+from txmanager.api.call import Asgi, Send
 from txmanager.api.connection import connection_class
 from txmanager.api.descriptors import connection_limit
+from txmanager.api.metrics import ApiMetrics
 from txmanager.api.places import Places
 from txmanager.core.errors import Misconfigured
 from txmanager.settings import ApiSettings
@@ -23,6 +26,20 @@ _KEEP_ALIVE_S = 30
 _GRACE_S = 10
 _SOCKET_BYTES = 32 << 10
 """For each direction; the kernel doubles it. Left alone, it would keep megabytes for a client that does not read."""
+
+
+class Served(Protocol):
+    """An ASGI application that can be told to stop."""
+
+    metrics: ApiMetrics
+
+    def stop(self) -> None:
+        """End what would keep the server from stopping."""
+        ...
+
+    def close(self) -> None: ...
+
+    async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None: ...
 
 
 class _Server(uvicorn.Server):
@@ -36,7 +53,7 @@ class _Server(uvicorn.Server):
 class ApiServer:
     """Serves until `stop`; when `on_ready` is called it listens, and `port` is the real one."""
 
-    def __init__(self, app: Api, settings: ApiSettings) -> None:
+    def __init__(self, app: Served, settings: ApiSettings) -> None:
         self._app = app
         self._settings = settings
         self.port = settings.port
