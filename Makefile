@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: help install lock test check quick-test run demo sim model bench lint openapi format clean chaos
+.PHONY: truth help install lock test check quick-test run demo sim model bench lint openapi format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -74,6 +74,9 @@ sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(MUTANTS),--mutants $(filter-out 1,$(MUTANTS)), \
 		$(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)))) $(ARGS)
 	@$(if $(SEED)$(MUTANTS),true,$(BIN)/python -m tests.sim.evm $(if $(SCHEDULES),$(SCHEDULES),5000))
+
+truth: $(STAMP)  ## Ask a real node what the tests believe (NEAR_RPC=..., GETH=...; alone it says what to set)
+	@$(BIN)/python -m tests.truth
 
 model: $(STAMP)  ## Visit every state of the Spin model, and break it rule by rule (VARIANT=NO_TOMBSTONE TRAIL=1 for one story)
 	@$(BIN)/python -m tests.model $(if $(VARIANT),--variant $(VARIANT)) $(if $(TRAIL),--trail) $(ARGS)

@@ -14,6 +14,10 @@ def demo(
     runs: Annotated[int, typer.Option(min=1, help="Tell the story so often.")] = 1,
     seed: Annotated[int, typer.Option(help="Which requests are repeated, and where.")] = 1,
     data: Annotated[Path | None, typer.Option(help="Keep the data here.", show_default="a temporary folder")] = None,
+    near_rpc: Annotated[str | None, typer.Option(help="URL of a NEAR node instead of the devnet.")] = None,
+    near_network: Annotated[str, typer.Option(help="... of this network.")] = "testnet",
+    near_account: Annotated[str | None, typer.Option(help="... where this account relays and pays.")] = None,
+    near_keys: Annotated[str | None, typer.Option(help="... with these keys: file:PATH or env:NAME.")] = None,
 ) -> None:
     """Create accounts from several processes with 30 % retries, kill a worker with -9, and count what came of it."""
     # Imported here: `--help` should not wait for the parts of a whole stack.
@@ -22,11 +26,13 @@ def demo(
     from rich.table import Table
 
     from txmanager.demo import DemoOptions, Report, tell
+    from txmanager.stack import NearOptions
 
     console = Console()
+    near = None if near_rpc is None else NearOptions(near_rpc, near_network, near_account, near_keys)
 
     def run_once(number: int) -> Report:
-        options = DemoOptions(accounts=accounts, duplicates=accounts * 3 // 10, seed=seed + number, data=data)
+        options = DemoOptions(accounts, accounts * 3 // 10, seed=seed + number, data=data, near=near)
         columns = (TextColumn("  answered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("answered", total=accounts + options.duplicates)

@@ -21,14 +21,19 @@ class ChainFacts:
     landed: frozenset[str]
     """Hashes, of those asked about, that are on chain."""
     transactions: int
-    """Everything on chain, ours or not."""
+    """Everything on the devnet, ours or not; on another chain, those of our hashes that are there."""
 
 
-class Devnet:
-    def __init__(self, url: str) -> None:
+class Node:
+    """A NEAR node: the devnet, which counts every transaction, or one of the user's own, which does not."""
+
+    def __init__(self, url: str, *, devnet: bool = True) -> None:
         self._url = url
+        self._devnet = devnet
 
     def transactions(self) -> int:
+        if not self._devnet:
+            return 0
         with urlopen(f"{self._url}/admin", timeout=10) as reply:
             count: int = json.load(reply)["transactions"]
             return count
@@ -38,10 +43,11 @@ class Devnet:
         with ThreadPoolExecutor(8) as pool:
             accounts = list(pool.map(self._is_account, names))
             landed = list(pool.map(lambda tx_hash: self._is_on_chain(tx_hash, signer), hashes))
+        ours = frozenset(tx_hash for tx_hash, there in zip(hashes, landed, strict=True) if there)
         return ChainFacts(
             frozenset(name for name, there in zip(names, accounts, strict=True) if there),
-            frozenset(tx_hash for tx_hash, there in zip(hashes, landed, strict=True) if there),
-            self.transactions(),
+            ours,
+            self.transactions() if self._devnet else len(ours),
         )
 
     def _is_account(self, name: str) -> bool:

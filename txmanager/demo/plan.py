@@ -17,9 +17,12 @@ class Ask:
 PUBLIC_KEY = "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
 
 
-def make_plan(accounts: int, duplicates: int, clients: int, parent: str, rng: random.Random) -> list[list[Ask]]:
-    """What each client process asks for. A retry always comes from another process than the first request."""
-    asks = [Ask(f"user-{n}.{parent}", PUBLIC_KEY) for n in range(accounts)]
+def make_plan(
+    accounts: int, duplicates: int, clients: int, parent: str, rng: random.Random, mark: str = ""
+) -> list[list[Ask]]:
+    """What each client process asks for. A retry always comes from another process than the first request. A `mark`
+    in the names tells one run from another on a chain that keeps them."""
+    asks = [Ask(f"user-{mark}{n}.{parent}", PUBLIC_KEY) for n in range(accounts)]
     plans: list[list[Ask]] = [asks[n::clients] for n in range(clients)]
     again: list[list[Ask]] = [[] for _ in range(clients)]
     for n in rng.sample(range(accounts), duplicates):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import sys
@@ -19,11 +20,11 @@ from typing import Any
 from txmanager.core.errors import TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Record, intent_id
-from txmanager.demo.audit import Devnet, nonces_used_twice, order_violations
+from txmanager.demo.audit import Node, nonces_used_twice, order_violations
 from txmanager.demo.plan import Ask, make_plan
 from txmanager.demo.report import Report, different_answers, percentile
 from txmanager.settings import load
-from txmanager.stack import Stack, StackOptions
+from txmanager.stack import NearOptions, Stack, StackOptions
 from txmanager.stack.parts import free_port
 from txmanager.wiring import open_ledger
 
@@ -44,6 +45,8 @@ class DemoOptions:
     lease_s: float = 2.0
     seed: int = 1
     data: Path | None = None
+    near: NearOptions | None = None
+    """A node of the user's own instead of the devnet."""
 
 
 async def tell(
@@ -59,13 +62,16 @@ async def tell(
             keys=options.keys,
             block_ms=options.block_ms,
             lease_s=options.lease_s,
+            near=options.near,
         ),
         say,
     )
     watching: asyncio.Task[str] | None = None
     kept = True
     try:
-        say(f"starting: Valkey, NEAR devnet, API, {options.workers} workers over {options.keys} keys ...")
+        chain = "NEAR devnet" if options.near is None else f"NEAR {options.near.network}"
+        lanes = f"{options.keys} keys" if options.near is None else f"the keys of {options.near.account}"
+        say(f"starting: Valkey, {chain}, API, {options.workers} workers over {lanes} ...")
         await stack.start()
         watching = asyncio.create_task(stack.supervise())
         report = await _Story(options, stack, say, progress).run(watching)
@@ -96,11 +102,11 @@ class _Story:
     async def run(self, watching: asyncio.Task[str]) -> Report:
         options = self._options
         began = time.monotonic()
-        devnet = Devnet(self._stack.near_url)
-        before = await asyncio.to_thread(devnet.transactions)
-        plans = make_plan(
-            options.accounts, options.duplicates, options.clients, self._stack.account, random.Random(options.seed)
-        )
+        node = Node(self._stack.near_url, devnet=options.near is None)
+        before = await asyncio.to_thread(node.transactions)
+        mark = "" if options.near is None else f"{secrets.token_hex(4)}-"
+        rng = random.Random(options.seed)
+        plans = make_plan(options.accounts, options.duplicates, options.clients, self._stack.account, rng, mark)
         requests = sum(map(len, plans))
         self._say(f"{requests} requests for {options.accounts} accounts from {options.clients} processes ...")
         ledger = await open_ledger(load(self._stack.config, {}))
@@ -121,7 +127,7 @@ class _Story:
             await ledger.close()
         hashes = [attempt.hash for record in records for attempt in record.attempts]
         names = {ask.name for plan in plans for ask in plan}
-        chain = await asyncio.to_thread(devnet.facts, names, hashes, self._stack.account)
+        chain = await asyncio.to_thread(node.facts, names, hashes, self._stack.account)
         answered = [answer for answer in self._answers if answer["status"] != "unanswered"]
         seconds = [answer["seconds"] for answer in answered if not answer["replayed"]]
         return Report(
