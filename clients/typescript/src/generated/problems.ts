@@ -5,6 +5,9 @@ import { TxManagerError } from '../errors.js';
 /** The API answered with the problem code `bad_bytes`. */
 export class BadBytesError extends TxManagerError {}
 
+/** The API answered with the problem code `bad_signature`. */
+export class BadSignatureError extends TxManagerError {}
+
 /** The API answered with the problem code `body_too_large`. */
 export class BodyTooLargeError extends TxManagerError {}
 
@@ -77,6 +80,9 @@ export class NotAllowedError extends TxManagerError {}
 /** The API answered with the problem code `not_found`. */
 export class NotFoundError extends TxManagerError {}
 
+/** The API answered with the problem code `not_signed`. */
+export class NotSignedError extends TxManagerError {}
+
 /** The API answered with the problem code `own_account_refused`. */
 export class OwnAccountRefusedError extends TxManagerError {}
 
@@ -100,6 +106,15 @@ export class RequestTooSlowError extends TxManagerError {}
 
 /** The API answered with the problem code `reservation_over`. */
 export class ReservationOverError extends TxManagerError {}
+
+/** The API answered with the problem code `signer_away`. */
+export class SignerAwayError extends TxManagerError {}
+
+/** The API answered with the problem code `signer_fault`. */
+export class SignerFaultError extends TxManagerError {}
+
+/** The API answered with the problem code `signer_refused`. */
+export class SignerRefusedError extends TxManagerError {}
 
 /** The API answered with the problem code `stale_claim`. */
 export class StaleClaimError extends TxManagerError {}
@@ -134,6 +149,7 @@ export class UnsupportedMediaTypeError extends TxManagerError {}
 /** The class of each problem code. */
 export const PROBLEMS = {
     bad_bytes: BadBytesError,
+    bad_signature: BadSignatureError,
     body_too_large: BodyTooLargeError,
     busy: BusyError,
     error: UnexpectedError,
@@ -158,6 +174,7 @@ export const PROBLEMS = {
     nonce_conflict: NonceConflictError,
     not_allowed: NotAllowedError,
     not_found: NotFoundError,
+    not_signed: NotSignedError,
     own_account_refused: OwnAccountRefusedError,
     policy_refused: PolicyRefusedError,
     queue_full: QueueFullError,
@@ -166,6 +183,9 @@ export const PROBLEMS = {
     request_refused: RequestRefusedError,
     request_too_slow: RequestTooSlowError,
     reservation_over: ReservationOverError,
+    signer_away: SignerAwayError,
+    signer_fault: SignerFaultError,
+    signer_refused: SignerRefusedError,
     stale_claim: StaleClaimError,
     token_queue_full: TokenQueueFullError,
     too_many_connections: TooManyConnectionsError,
