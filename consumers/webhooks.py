@@ -7,13 +7,13 @@ import sys
 from consumers.process import on_stop, run
 from txmanager.runtime.webhooks import Webhooks
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_targets, open_ledger, open_mailbox
+from txmanager.wiring import build_targets, open_ledger
 
 
 async def serve(settings: Settings) -> None:
     targets, close = build_targets(settings)
     ledger = await open_ledger(settings)
-    webhooks = Webhooks(ledger, open_mailbox(settings, ledger), targets)
+    webhooks = Webhooks(ledger, ledger.mailbox, targets)
     on_stop(webhooks.stop)
     try:
         await webhooks.run()

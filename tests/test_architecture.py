@@ -109,6 +109,17 @@ def violations(source: str, module: str, *, package: bool = False) -> list[str]:
     return found
 
 
+def past_the_door(source: str) -> list[str]:
+    """Where a surface reaches for the ledger or the producer behind a `TxManager` (or keeps one of its own)."""
+    return [
+        f"line {node.lineno}: ask TxManager, not its {node.attr}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr.lstrip("_") in ("ledger", "producer")
+        and not (isinstance(node.value, ast.Name | ast.Attribute) and ast.unparse(node.value).endswith("settings"))
+    ]
+
+
 def modules() -> Iterator[tuple[Path, str]]:
     for top in ("txmanager", "consumers"):
         for path in sorted((ROOT / top).rglob("*.py")):
@@ -123,6 +134,32 @@ def test_every_import_points_inward():
         for problem in violations(path.read_text(), module, package=path.name == "__init__.py")
     ]
     assert not found, "\n".join(found)
+
+
+def test_the_api_and_the_commands_go_through_the_door():
+    found = [
+        f"{path.relative_to(ROOT)} {problem}"
+        for path, module in modules()
+        if part_of(module) in ("api", "cli")
+        for problem in past_the_door(path.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "caught"),
+    [
+        ("manager.ledger.read(id)", True),
+        ("self._manager.producer", True),
+        ("self._hub.ledger.read", True),
+        ("self._ledger.draw", True),
+        ("manager.read(id)", False),
+        ("settings.ledger.url", False),
+        ("self.settings.ledger", False),
+    ],
+)
+def test_the_door_catches_who_passes_it(source, caught):
+    assert bool(past_the_door(source)) is caught
 
 
 def test_every_part_has_its_place_in_the_table():

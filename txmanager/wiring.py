@@ -27,13 +27,10 @@ from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.health import Limits
 from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger, Route
-from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Json, LaneSpec
 from txmanager.core.seal import Seals
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.ledger.memory.mailbox import MemoryMailbox
 from txmanager.ledger.redis import RedisLedger
-from txmanager.ledger.redis.mailbox import RedisMailbox
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
@@ -209,13 +206,6 @@ def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awa
         clients[name] = HttpRpc(endpoints(name, network))
         probes[name] = partial(ask, clients[name], "status" if network.chain == "near" else "eth_blockNumber")
     return probes, close
-
-
-def open_mailbox(settings: Settings, ledger: Ledger) -> Mailbox:
-    """Where webhook delivery keeps its places and dead letters: beside the ledger."""
-    if isinstance(ledger, RedisLedger):
-        return RedisMailbox(ledger.runner, settings.ledger.prefix)
-    return MemoryMailbox()
 
 
 def build_targets(settings: Settings) -> tuple[list[Target], Callable[[], None]]:

@@ -32,13 +32,12 @@ from txmanager.api.streams import Streams
 from txmanager.api.table import Handlers, operations
 from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
-from txmanager.core.mailbox import Mailbox
 from txmanager.runtime.acceptor import Acceptor
 from txmanager.runtime.events import EventHub
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.nonces import Desk, Nonces
+from txmanager.runtime.nonces import Desk
 from txmanager.settings import Settings
-from txmanager.wiring import build_kinds, open_mailbox
+from txmanager.wiring import build_kinds
 
 App = Callable[[Asgi, Receive, Send], Awaitable[None]]
 
@@ -95,21 +94,19 @@ def build_app(
     *,
     kinds: Mapping[str, Kind] | None = None,
     probes: Mapping[str, Probe] | None = None,
-    mailbox: Mailbox | None = None,
     desks: Mapping[str, Desk] | None = None,
 ) -> Api:
     """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains. Without `desks` the
     nonce service knows no network."""
     kinds = build_kinds(settings) if kinds is None else kinds
-    mailbox = open_mailbox(settings, manager.ledger) if mailbox is None else mailbox
     metrics, gate, pools, api = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
-    acceptor = Acceptor(manager.producer, api.ledger_timeout_s)
-    quotas = TokenQuotas(manager.ledger, api.ledger_timeout_s)
-    audit = Auditor(manager.ledger, api.ledger_timeout_s)
+    acceptor = Acceptor(manager, api.ledger_timeout_s)
+    quotas = TokenQuotas(manager.quotas, api.ledger_timeout_s)
+    audit = Auditor(manager.audits, api.ledger_timeout_s)
     intents = Intents(manager, acceptor, kinds, pools, api, metrics, quotas, audit)
-    hub = EventHub(manager.ledger)
-    streams = Streams(hub, intents, metrics, api.max_streams, api.max_streams_per_token)
-    nonces = Nonces(manager.ledger, manager.producer, desks or {}, api.ledger_timeout_s)
+    hub = manager.events()
+    streams = Streams(manager, hub, intents, metrics, api.max_streams, api.max_streams_per_token)
+    nonces = manager.nonces(desks or {}, api.ledger_timeout_s)
     lanes = Lanes(manager, intents)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}
     handlers = Handlers(
@@ -118,9 +115,9 @@ def build_app(
         lanes=lanes,
         reservations=ReservationRoutes(manager, lanes, intents),
         nonces=NonceRoutes(manager, nonces, intents, metrics, api.max_wait_s),
-        letters=Letters(mailbox, intents),
+        letters=Letters(manager.mailbox, intents),
         audit=audit,
-        health=Health(manager.ledger, served, probes or {}, metrics, gate, api.ledger_timeout_s),
+        health=Health(manager, served, probes or {}, metrics, gate, api.ledger_timeout_s),
     )
     table = operations(handlers, kinds, api.max_wait_s)
     document = build_document(table, kinds)

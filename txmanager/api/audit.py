@@ -56,8 +56,8 @@ def audit_json(entry: AuditEntry) -> dict[str, Any]:
 
 
 class Auditor:
-    def __init__(self, ledger: Audits, timeout_s: float) -> None:
-        self._ledger = ledger
+    def __init__(self, audits: Audits, timeout_s: float) -> None:
+        self._audits = audits
         self._timeout_s = timeout_s
         self._log = structlog.get_logger("audit")
 
@@ -82,7 +82,7 @@ class Auditor:
             return
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._ledger.note(entry)
+                await self._audits.note(entry)
         except TimeoutError:
             raise Unavailable("the call could not be written to the audit, so nothing was done") from None
 
@@ -94,7 +94,7 @@ class Auditor:
         tenant = ALL_TENANTS if caller.whole and named is None else caller.tenant_for(named)
         try:
             async with asyncio.timeout(self._timeout_s):
-                entries = await self._ledger.audit(tenant, int(text))
+                entries = await self._audits.audit(tenant, int(text))
         except TimeoutError:
             raise Unavailable("the ledger did not answer in time") from None
         return json_reply({"audit": [audit_json(entry) for entry in entries]})

@@ -20,9 +20,10 @@ from txmanager.api.auth import Gate
 from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.metrics import ApiMetrics
 from txmanager.core.errors import InvalidInput, TxManagerError
-from txmanager.core.ledger import Ledger, Member
+from txmanager.core.ledger import Member
 from txmanager.core.models import Lane
 from txmanager.core.states import LaneState
+from txmanager.runtime.manager import TxManager
 
 Probe = Callable[[], Awaitable[None]]
 """Asks a network for a sign of life; raises when there is none."""
@@ -88,14 +89,14 @@ class Health:
 
     def __init__(
         self,
-        ledger: Ledger,
+        manager: TxManager,
         pools: Mapping[str, str],
         probes: Mapping[str, Probe],
         metrics: ApiMetrics,
         gate: Gate,
         timeout_s: float,
     ) -> None:
-        self._ledger = ledger
+        self._manager = manager
         self._pools = pools
         self._probes = probes
         self._metrics = metrics
@@ -165,7 +166,7 @@ class Health:
     async def _ledger_checks(self) -> dict[str, _Check]:
         try:
             async with asyncio.timeout(self._timeout_s):
-                lanes, members = await asyncio.gather(self._ledger.lanes(), self._ledger.members())
+                lanes, members = await asyncio.gather(self._manager.lanes(), self._manager.members())
         except (TimeoutError, TxManagerError) as error:
             return {"ledger": self._away("ledger", error)}
         checks = {"ledger": self._there("ledger")}

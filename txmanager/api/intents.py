@@ -153,7 +153,7 @@ class Intents:
                 await self._audit.note(call, call.scope["path"], "operate")
             charge = await self.charge(call, intent.id)
             if asked.own_key is not None:
-                await self.within(self._manager.producer.alias(asked.own_key, intent.fingerprint, intent.id))
+                await self.within(self._manager.alias(asked.own_key, intent.fingerprint, intent.id))
             submitted = await (self._pinned(intent, lane, charge) if lane else self._acceptor.submit(intent, charge))
         else:
             known = await self._known(asked)
@@ -177,12 +177,12 @@ class Intents:
         """Whose room the intent takes; a known key is answered whatever its caller has waiting."""
 
         async def known() -> bool:
-            return await self._manager.ledger.read(id) is not None
+            return await self._manager.read(id) is not None
 
         return await self._quotas.admit(call.caller, len(call.body), known)
 
     async def _pinned(self, intent: Intent, lane: str, charge: Charge | None) -> Submitted:
-        [result] = await self.within(self._manager.producer.submit_many([intent], lane=lane, charges=[charge]))
+        [result] = await self.within(self._manager.submit_many([intent], lane=lane, charges=[charge]))
         if isinstance(result, TxManagerError):
             raise result
         return result
@@ -190,7 +190,7 @@ class Intents:
     async def _known(self, asked: Asked) -> Submitted | None:
         """What was accepted before stays accepted, whatever the rules are now."""
         intent = asked.intent if asked.own_key is None else replace(asked.intent, id=asked.own_key)
-        return await self.within(self._manager.producer.replay(intent))
+        return await self.within(self._manager.replay(intent))
 
     def _read(
         self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], told: Mapping[str, Json]
@@ -279,7 +279,7 @@ class Intents:
         ids = [intent_id(key, pool, tenant) for pool in sorted(self._pools) if caller.may_use_pool(pool)]
         if not ids:
             raise Forbidden(f"token {caller.name!r} may use none of the pools", field="pool")
-        found = [r for r in await self.within(asyncio.gather(*map(self._manager.ledger.read, ids))) if r is not None]
+        found = [r for r in await self.within(asyncio.gather(*map(self._manager.read, ids))) if r is not None]
         if not found:
             raise NotFound(f"no intent {key!r}; it was never accepted, or its retention is over")
         if len(found) > 1:

@@ -40,7 +40,7 @@ class Lanes:
         pool = call.query.get("pool")
         if pool is not None:
             pool = self._intents.pool_of(call.caller, pool)
-        lanes = await self._intents.within(self._manager.ledger.lanes(pool))
+        lanes = await self._intents.within(self._manager.lanes(pool))
         shown = [lane_json(lane, whole=call.caller.whole) for lane in lanes if call.caller.may_use_pool(lane.spec.pool)]
         return json_reply({"lanes": sorted(shown, key=lambda lane: str(lane["lane"]))})
 
@@ -79,7 +79,7 @@ class Lanes:
 
     async def find(self, call: Call) -> Lane:
         name = check_lane(call.path("lane"))
-        lane = await self._intents.within(self._manager.ledger.lane(name))
+        lane = await self._intents.within(self._manager.lane(name))
         # a lane of a pool this token may not see is as good as none
         if lane is None or not call.caller.may_use_pool(lane.spec.pool):
             raise NotFound(f"no lane {name}")

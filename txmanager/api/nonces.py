@@ -32,7 +32,7 @@ from txmanager.core.given import RAW_KEY, RAW_KIND, Given
 from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import Json, Record, intent_id
 from txmanager.core.reservations import Cap
-from txmanager.runtime.addresses import Addresses, TrackingRecord, tracking_record
+from txmanager.runtime.addresses import TrackingRecord, tracking_record
 from txmanager.runtime.events import instant
 from txmanager.runtime.manager import TxManager
 from txmanager.runtime.nonces import Nonces, Place
@@ -50,7 +50,7 @@ class NonceRoutes:
         self._intents = intents
         self._metrics = metrics
         self._max_wait_s = max_wait_s
-        self._addresses = Addresses(manager.ledger, nonces)
+        self._addresses = manager.addresses(nonces)
 
     # -- numbers
 
@@ -132,7 +132,7 @@ class NonceRoutes:
     async def _known(self, place: Place, given: Given, tenant: str, refusal: TxManagerError) -> Record:
         """Bytes that were accepted before need no reservation to be asked about, whatever the rules are now."""
         id = intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant)
-        record = await self._nonces.within(self._manager.ledger.read(id))
+        record = await self._nonces.within(self._manager.read(id))
         if record is None or record.intent.kind != RAW_KIND:
             raise refusal
         return record
@@ -157,7 +157,7 @@ class NonceRoutes:
         if told.get("from") is not None:
             address = desk.chain.address("from", told["from"])
             lane = desk.chain.lane(address)
-            view = await self._nonces.within(self._manager.ledger.lane(lane))
+            view = await self._nonces.within(self._manager.lane(lane))
             if view is None or view.keyless or not call.caller.may_use_pool(view.spec.pool):
                 raise InvalidInput("from", f"no lane signs for {address} on {desk.network}; see GET /v1/lanes")
             if envelope.setdefault("pool", view.spec.pool) != view.spec.pool:
@@ -191,9 +191,7 @@ class NonceRoutes:
                 raise InvalidInput(name, "is required: ?networkId=...&address=0x...")
         network, address = call.query["networkId"], call.query["address"]
         desk = self._nonces.desk(network)
-        lane = await self._nonces.within(
-            self._manager.ledger.lane(desk.chain.lane(desk.chain.address("address", address)))
-        )
+        lane = await self._nonces.within(self._manager.lane(desk.chain.lane(desk.chain.address("address", address))))
         # a lane of a pool this token may not see is as good as none
         if lane is not None and not call.caller.may_use_pool(lane.spec.pool):
             raise NotFound(f"{address} has no lane on {desk.network}")

@@ -30,8 +30,8 @@ _FRESH_S, _EASY_S = 1.0, 5.0
 class Meter:
     """This process's share of one token's rate."""
 
-    def __init__(self, ledger: Quotas, name: str, per_second: float, burst: int, now: Callable[[], float]) -> None:
-        self._ledger = ledger
+    def __init__(self, quotas: Quotas, name: str, per_second: float, burst: int, now: Callable[[], float]) -> None:
+        self._quotas = quotas
         self._name = name
         self._per_second = per_second
         self._burst = burst
@@ -64,7 +64,7 @@ class Meter:
         if (wait_s := self._refused_until - self._now()) > 0:
             return wait_s
         want = max(self._slice, min(self._waiting, self._burst))
-        drawn = await self._ledger.draw(self._name, self._per_second, self._burst, want)
+        drawn = await self._quotas.draw(self._name, self._per_second, self._burst, want)
         if not drawn.granted:
             self._refused_until = self._now() + drawn.wait_ms / 1000
             return drawn.wait_ms / 1000
@@ -75,8 +75,8 @@ class Meter:
 class Backlog:
     """What one token has waiting, as this process knows it."""
 
-    def __init__(self, ledger: Quotas, now: Callable[[], float]) -> None:
-        self._ledger = ledger
+    def __init__(self, quotas: Quotas, now: Callable[[], float]) -> None:
+        self._quotas = quotas
         self._now = now
         self._room = Room()
         self._read_at = float("-inf")
@@ -88,7 +88,7 @@ class Backlog:
         if self._stale(caller):
             async with self._lock:
                 if self._stale(caller):
-                    self._room = await self._ledger.room(caller.name, limits.pools)
+                    self._room = await self._quotas.room(caller.name, limits.pools)
                     self._read_at = self._now()
         used = self._room
         too_many = limits.max_queued is not None and used.count >= limits.max_queued
@@ -105,8 +105,8 @@ class Backlog:
 
 
 class TokenQuotas:
-    def __init__(self, ledger: Quotas, timeout_s: float, now: Callable[[], float] = monotonic) -> None:
-        self._ledger = ledger
+    def __init__(self, quotas: Quotas, timeout_s: float, now: Callable[[], float] = monotonic) -> None:
+        self._quotas = quotas
         self._timeout_s = timeout_s
         self._now = now
         self._meters: dict[str, Meter] = {}
@@ -120,7 +120,7 @@ class TokenQuotas:
         meter = self._meters.get(caller.name)
         if meter is None:
             burst = max(1, math.ceil(limits.burst or limits.per_second))
-            meter = Meter(self._ledger, caller.name, limits.per_second, burst, self._now)
+            meter = Meter(self._quotas, caller.name, limits.per_second, burst, self._now)
             self._meters[caller.name] = meter
         if wait_s := await self._within(meter.take()):
             raise QuotaUsed(
@@ -134,7 +134,7 @@ class TokenQuotas:
         if limits.max_queued is None and limits.max_queued_bytes is None:
             return None
         size += OVERHEAD_BYTES
-        backlog = self._backlogs.setdefault(caller.name, Backlog(self._ledger, self._now))
+        backlog = self._backlogs.setdefault(caller.name, Backlog(self._quotas, self._now))
         used = await self._within(backlog.over(caller, size))
         if used is not None and not await self._within(known()):
             raise NoRoom(caller.name, used.count, used.size)

@@ -53,7 +53,7 @@ class ReservationRoutes:
 
     async def list(self, call: Call) -> Reply:
         lane = await self._lanes.find(call)
-        book = await self._intents.within(self._manager.ledger.book(lane.id))
+        book = await self._intents.within(self._manager.book(lane.id))
         shown = [reservation_json(one) for one in book.reserved if call.caller.sees(one.tenant)]
         return json_reply({"reservations": shown})
 

@@ -25,6 +25,7 @@ from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.models import Event, Record
 from txmanager.runtime.events import EventHub, Place, event_json, lane_mark, place, place_text
+from txmanager.runtime.manager import TxManager
 
 HEARTBEAT_S = 15.0
 _PLACE = re.compile(r"[0-9]{1,16}-[0-9]{1,16}\Z")
@@ -35,7 +36,16 @@ Chunks = AsyncIterator[bytes]
 class Streams:
     """At most `most` at once, and `most_per_token` of them with one token: one caller leaves room for the others."""
 
-    def __init__(self, hub: EventHub, intents: Intents, metrics: ApiMetrics, most: int, most_per_token: int) -> None:
+    def __init__(
+        self,
+        manager: TxManager,
+        hub: EventHub,
+        intents: Intents,
+        metrics: ApiMetrics,
+        most: int,
+        most_per_token: int,
+    ) -> None:
+        self._manager = manager
         self._hub = hub
         self._intents = intents
         self._metrics = metrics
@@ -75,7 +85,7 @@ class Streams:
     async def _intent_events(self, record: Record, after: Place | None) -> Chunks:
         async with self._hub.intent(record.lane, record.id) as follower:
             sent = after or (record.created_at - 1, 0)
-            newest = await self._hub.ledger.read(record.id) or record
+            newest = await self._manager.read(record.id) or record
             past, complete = await self._hub.replay(record.lane, record.id, sent)
             for event in past:
                 sent = place(event.id)

@@ -44,10 +44,10 @@ def with_manager(config: Path | None, work: Callable[[TxManager, Settings], Awai
 
 async def find_record(manager: TxManager, settings: Settings, key: str, pool: str | None, tenant: str) -> Record:
     """In the named pool, or in the only one that knows the key."""
-    pools = [pool] if pool is not None else sorted({lane.spec.pool for lane in await manager.ledger.lanes()})
+    pools = [pool] if pool is not None else sorted({lane.spec.pool for lane in await manager.lanes()})
     pools = pools or sorted(settings.pools)
     ids: list[IntentId] = [intent_id(key, name, tenant) for name in pools]
-    found = [record for id in ids if (record := await manager.ledger.read(id)) is not None]
+    found = [record for id in ids if (record := await manager.read(id)) is not None]
     if not found:
         where = f"pool {pool!r}" if pool is not None else f"any pool ({', '.join(pools) or 'there is none'})"
         raise NotFound(f"no intent {key!r} in {where}; it was never accepted, or its retention is over")
@@ -58,7 +58,7 @@ async def find_record(manager: TxManager, settings: Settings, key: str, pool: st
 
 async def find_lane(manager: TxManager, told: str) -> Lane:
     """By its id, or by any part of it that no other lane has."""
-    lanes = await manager.ledger.lanes()
+    lanes = await manager.lanes()
     found = [lane for lane in lanes if lane.id == told] or [lane for lane in lanes if told and told in lane.id]
     if not found:
         raise NotFound(f"no lane has {told!r} in its id; `txmanager lanes` lists them")
@@ -78,7 +78,7 @@ def operator() -> str:
 async def note(manager: TxManager, what: str, on: str, tenant: str = ALL_TENANTS, told: str = "") -> None:
     """Into the audit, before the command acts; a command that cannot be written down does not act."""
     entry = AuditEntry(operator(), tenant, f"txmanager {what}", on, origin="cli", told=told)
-    await manager.ledger.note(entry)
+    await manager.audits.note(entry)
 
 
 def confirm(question: str, yes: bool) -> None:

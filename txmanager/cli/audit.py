@@ -25,7 +25,7 @@ def audit(
     """Show the operators' calls: when, who, from where, what, on what; refused ones with the error's code."""
 
     async def read(manager: TxManager, settings: Settings) -> list[AuditEntry]:
-        return await manager.ledger.audit(tenant, count)
+        return await manager.audits.audit(tenant, count)
 
     from txmanager.api.audit import audit_json
 

@@ -42,7 +42,7 @@ def lanes(
         return
 
     async def read(manager: TxManager, settings: Settings) -> list[Lane]:
-        return sorted(await manager.ledger.lanes(pool), key=lambda lane: (lane.spec.pool, lane.id))
+        return sorted(await manager.lanes(pool), key=lambda lane: (lane.spec.pool, lane.id))
 
     found = with_manager(config, read)
     if as_json:
@@ -94,7 +94,7 @@ def reservations(lane: LaneName, config: ConfigFile = None) -> None:
     """List the numbers of a keyless lane that are out, as JSON."""
 
     async def read(manager: TxManager, settings: Settings) -> Book:
-        return await manager.ledger.book((await find_lane(manager, lane)).id)
+        return await manager.book((await find_lane(manager, lane)).id)
 
     from txmanager.api.reservations import reservation_json
 

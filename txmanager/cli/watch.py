@@ -67,7 +67,7 @@ async def _look(manager: TxManager, every: float, times: int | None) -> None:
                 await asyncio.sleep(every)
             looks += 1
             try:
-                lanes = sorted(await manager.ledger.lanes(), key=lambda lane: (lane.spec.pool, lane.id))
+                lanes = sorted(await manager.lanes(), key=lambda lane: (lane.spec.pool, lane.id))
             except Unavailable as error:
                 # The table stands; the next look may find the ledger again.
                 show(Text(f"{error}; looking again", style="yellow"))

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from txmanager.core.alerts import Alert
 from txmanager.core.audit import Audits
+from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import (
     Attempt,
     Event,
@@ -216,6 +217,11 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
     @property
     def vouches(self) -> bool:
         """Whether acknowledged writes outlive whatever changes the replication id."""
+        ...
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Where webhook delivery keeps its places and dead letters."""
         ...
 
     # -- producers: home, then lane

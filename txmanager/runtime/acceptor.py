@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
 from txmanager.core.errors import InvalidInput, TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Intent
 from txmanager.core.quotas import Charge
-from txmanager.runtime.producer import Producer, Submitted
+from txmanager.runtime.producer import Submitted
 
 _BATCH = 256
 _ABREAST = 3
@@ -31,8 +32,14 @@ class _Wish:
         """Whether it left for the ledger."""
 
 
+class Accepting(Protocol):
+    async def submit_many(
+        self, intents: Sequence[Intent], *, charges: Sequence[Charge | None] = ()
+    ) -> list[Submitted | TxManagerError]: ...
+
+
 class Acceptor:
-    def __init__(self, producer: Producer, patience_s: float = 0.7) -> None:
+    def __init__(self, producer: Accepting, patience_s: float = 0.7) -> None:
         self._producer = producer
         self._patience_s = patience_s
         self._waiting: deque[_Wish] = deque()

@@ -1,4 +1,5 @@
-"""`TxManager`: the door for callers. Submit, read, wait, cancel; with services it also runs the lanes itself.
+"""`TxManager`: the door for callers: submit, read, wait, cancel, lanes; with services it also runs the lanes itself.
+API and commands go through it and never past it.
 
     async with TxManager(ledger, services) as manager:
         outcome = await manager.execute("payouts", key, kind="near.transfer", payload={...})
@@ -13,14 +14,20 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from txmanager.core.audit import Audits
 from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import Ledger, Member
+from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
-from txmanager.core.reservations import Reservation
+from txmanager.core.quotas import Charge, Quotas
+from txmanager.core.reservations import Book, Reservation
 from txmanager.core.seal import BAD_SEAL, Seals
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, words_of
+from txmanager.runtime.addresses import Addresses
 from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
+from txmanager.runtime.events import EventHub
+from txmanager.runtime.nonces import Desk, Nonces
 from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker
 
@@ -63,17 +70,55 @@ class TxManager:
             self.worker.stop()
             await self._task
 
+    # -- parts for surfaces (an API, a command)
+
+    @property
+    def audits(self) -> Audits:
+        return self.ledger
+
+    @property
+    def quotas(self) -> Quotas:
+        return self.ledger
+
+    @property
+    def mailbox(self) -> Mailbox:
+        return self.ledger.mailbox
+
+    def events(self) -> EventHub:
+        """Who follows intents and pools; close it at the end."""
+        return EventHub(self.ledger)
+
+    def nonces(self, desks: Mapping[str, Desk], patience_s: float) -> Nonces:
+        return Nonces(self.ledger, self.producer, desks, patience_s)
+
+    def addresses(self, nonces: Nonces) -> Addresses:
+        return Addresses(self.ledger, nonces)
+
     # -- intents
 
     async def submit(self, intent: Intent) -> Submitted:
         """Durably accept an intent, or answer with what its key already stands for."""
         return await self.producer.submit(intent)
 
-    async def submit_many(self, intents: Sequence[Intent]) -> list[Submitted | TxManagerError]:
-        return await self.producer.submit_many(intents)
+    async def submit_many(
+        self, intents: Sequence[Intent], *, lane: str = "", charges: Sequence[Charge | None] = ()
+    ) -> list[Submitted | TxManagerError]:
+        """Each intent has its own result; with `lane`, new ones go to that lane of their pool and to no other."""
+        return await self.producer.submit_many(intents, lane=lane, charges=charges)
+
+    async def replay(self, intent: Intent) -> Submitted | None:
+        """What stands for its key, if that was accepted with the same payload."""
+        return await self.producer.replay(intent)
+
+    async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> None:
+        """Bind a caller's own key to the key that its payload implies, before that one is submitted."""
+        await self.producer.alias(id, fingerprint, target)
+
+    async def read(self, id: IntentId) -> Record | None:
+        return await self.ledger.read(id)
 
     async def get(self, pool: str, key: str, tenant: str = "default") -> Record:
-        record = await self.ledger.read(intent_id(key, pool, tenant))
+        record = await self.read(intent_id(key, pool, tenant))
         if record is None:
             raise NotFound(f"no intent {key!r} in pool {pool!r}; it was never accepted, or its retention is over")
         return record
@@ -191,6 +236,20 @@ class TxManager:
         return record
 
     # -- lanes
+
+    async def lanes(self, pool: str | None = None) -> list[Lane]:
+        return await self.ledger.lanes(pool)
+
+    async def lane(self, lane: str) -> Lane | None:
+        return await self.ledger.lane(lane)
+
+    async def members(self) -> list[Member]:
+        """The workers that are alive."""
+        return await self.ledger.members()
+
+    async def book(self, lane: str) -> Book:
+        """The numbers of a keyless lane."""
+        return await self.ledger.book(lane)
 
     async def pause(self, lane: str, reason: str) -> Lane:
         return await self.ledger.set_lane(lane, LaneState.PAUSED, reason or words_of(PauseCause.OPERATOR))

@@ -48,6 +48,7 @@ from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.audit import AuditStore
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
+from txmanager.ledger.memory.mailbox import MemoryMailbox
 from txmanager.ledger.memory.quotas import Buckets
 
 T = TypeVar("T")
@@ -83,6 +84,7 @@ class MemoryLedger:
         self._retention_ms = retention_ms
         self._hop = hop
         self.replication_id = "memory"
+        self.mailbox = MemoryMailbox(clock)
         self.homes = Homes()
         self.audits = AuditStore()
         self.buckets = Buckets()

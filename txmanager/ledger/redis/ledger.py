@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from txmanager.ledger.redis.audit import AuditLog
 from txmanager.ledger.redis.finals import Finals
+from txmanager.ledger.redis.mailbox import RedisMailbox
 from txmanager.ledger.redis.numbers import Numbers
 from txmanager.ledger.redis.owners import Owners
 from txmanager.ledger.redis.producers import Producers
@@ -17,3 +18,7 @@ from txmanager.ledger.redis.watchers import Watchers
 
 class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Sharing, AuditLog):
     """Who accepts, owns and watches, what is handed out, what stays, what is published, who asked: one backend."""
+
+    @property
+    def mailbox(self) -> RedisMailbox:
+        return RedisMailbox(self._runner, self._keys.prefix)
