@@ -204,7 +204,7 @@ class Bench:
         if not taken:
             return 0
         cursor = self._cursors.setdefault(lane, BASE)
-        writes = [WriteAhead(t.intent.id, t.life, t.stream_id, _attempt(cursor + n)) for n, t in enumerate(taken)]
+        writes = [WriteAhead(t.intent.id, t.life, t.position, _attempt(cursor + n)) for n, t in enumerate(taken)]
         self._cursors[lane] = await self.ledger.record_attempts(fence, cursor, writes)
         await self.ledger.settle(fence, [_done(w) for w in writes], cursor)
         return len(taken)
@@ -242,7 +242,7 @@ def _attempt(nonce: int) -> Attempt:
 
 def _done(write: WriteAhead) -> Settlement:
     outcome = Outcome(Status.DONE, write.attempt.hash, write.attempt.nonce, {"gas_burnt": "424242424242"})
-    return Settlement(write.id, write.life, write.stream_id, outcome)
+    return Settlement(write.id, write.life, write.position, outcome)
 
 
 async def one_by_one(bench: Bench) -> dict[str, tuple[float, float]]:
@@ -268,7 +268,7 @@ async def one_by_one(bench: Bench) -> dict[str, tuple[float, float]]:
         await bench.ledger.append(lane, [Entry(intent, c.life, c.born)])
         await bench.ledger.renew([fence], 3_600_000)
         [t] = await bench.ledger.take(fence, 1)
-        write = WriteAhead(intent.id, t.life, t.stream_id, _attempt(cursor))
+        write = WriteAhead(intent.id, t.life, t.position, _attempt(cursor))
         cursor = await bench.ledger.record_attempts(fence, cursor, [write])
         await bench.ledger.read(intent.id)
         await bench.ledger.unfinished(fence)

@@ -91,7 +91,7 @@ def _recorded(at: float, lane: str, line: Line, records: Mapping[IntentId, Recor
         lane=lane,
         id=id,
         life=line["life"],
-        stream_id=line["stream_id"],
+        position=line["position"],
         nonce=line["nonce"],
         hash=line["hash"],
         purpose=purpose,
@@ -175,7 +175,7 @@ def judge(
 ) -> Checked:
     lives = {id: record.life for id, record in records.items()}
     told = [_with_life(fact, lives) for fact in more]
-    born: list[Fact] = [Appended(0.0, r.lane, r.id, r.life, r.stream_id) for r in records.values()]
+    born: list[Fact] = [Appended(0.0, r.lane, r.id, r.life, r.position) for r in records.values()]
     final = {
         id: Answered(
             at_end, "end", id, r.life, r.status, None if r.outcome is None else _plain(r.outcome), accepted=False

@@ -59,7 +59,7 @@ class ScribeLedger(RedisLedger):
             {
                 "id": str(w.id),
                 "life": w.life,
-                "stream_id": w.stream_id,
+                "position": w.position,
                 "nonce": w.attempt.nonce,
                 "hash": w.attempt.hash,
                 "purpose": w.attempt.purpose.value,

@@ -22,7 +22,7 @@ def leased(at: float, epoch: int, token: str) -> dict[str, Any]:
 
 
 def tried(at: float, hash: str) -> dict[str, Any]:
-    write = {"id": str(INTENT.id), "life": "l", "stream_id": "1-0", "nonce": 7, "hash": hash, "purpose": "first"}
+    write = {"id": str(INTENT.id), "life": "l", "position": "1-0", "nonce": 7, "hash": hash, "purpose": "first"}
     return line(at, "try_record", batch=[{**write, "deaths": []}])
 
 

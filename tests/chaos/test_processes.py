@@ -38,7 +38,7 @@ async def test_200_concurrent_submissions_to_one_key_from_two_producers_and_two_
         assert Counter(t.amount for t in landed) == Counter([*range(1, 21), *range(101, 191), *range(201, 291)])
         by_stream = sorted(
             [await arena.read(arena.transfer(t.amount).id) for t in landed],
-            key=lambda r: [*map(int, r.stream_id.split("-"))],
+            key=lambda r: [*map(int, r.position.split("-"))],
         )
         assert [r.outcome.nonce for r in by_stream if r.outcome] == nonces, "the order of acceptance"
 

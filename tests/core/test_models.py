@@ -131,7 +131,7 @@ def test_a_proven_attempt_is_dead_and_noops_are_no_effect():
         lane="near:testnet:a:ed25519:k",
         life="l",
         status=Status.INFLIGHT,
-        stream_id="1-0",
+        position="1-0",
         created_at=0,
         updated_at=0,
         attempts=(first.with_proof({"cause": "overtaken"}), noop),

@@ -59,13 +59,13 @@ def test_each_broken_promise_is_named(change, words):
     assert words in sentence
 
 
-def record(stream_id: str, *nonces: int, lane: str = "near:net:a:b") -> Record:
-    intent = new_intent(key=f"k{stream_id}", pool="p", kind="k", payload={})
+def record(position: str, *nonces: int, lane: str = "near:net:a:b") -> Record:
+    intent = new_intent(key=f"k{position}", pool="p", kind="k", payload={})
     purposes = [Purpose.FIRST, *[Purpose.RESIGN] * (len(nonces) - 1)]
     attempts = tuple(
         Attempt(nonce, f"h{nonce}", b"", purpose, 0) for nonce, purpose in zip(nonces, purposes, strict=True)
     )
-    return Record(intent, lane, "life", Status.DONE, stream_id, 0, 0, attempts)
+    return Record(intent, lane, "life", Status.DONE, position, 0, 0, attempts)
 
 
 def test_order_is_that_of_acceptance_and_of_first_attempts_alone():

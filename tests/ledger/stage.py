@@ -84,7 +84,7 @@ class Stage:
         nonce: int,
         purpose: Purpose = Purpose.FIRST,
         *,
-        stream_id: str = "",
+        position: str = "",
         deaths: Sequence[str] = (),
         hash: str = "",
         counted: bool = False,
@@ -100,7 +100,7 @@ class Stage:
             terms={"gas": "300000000000000"},
         )
         proofs = {name: {"cause": "overtaken"} for name in deaths}
-        return WriteAhead(entry.intent.id, entry.life, stream_id, attempt, proofs, counted)
+        return WriteAhead(entry.intent.id, entry.life, position, attempt, proofs, counted)
 
     async def inflight(self, fence: Fence, count: int = 1) -> list[WriteAhead]:
         """Queue, take and write ahead; nonces from the cursor on."""
@@ -111,7 +111,7 @@ class Stage:
         taken = await self.ledger.take(fence, count)
         assert len(taken) == count
         batch = [
-            self.write(Entry(t.intent, t.life, 0), view.cursor + n, stream_id=t.stream_id) for n, t in enumerate(taken)
+            self.write(Entry(t.intent, t.life, 0), view.cursor + n, position=t.position) for n, t in enumerate(taken)
         ]
         await self.ledger.record_attempts(fence, view.cursor, batch)
         return batch
@@ -124,7 +124,7 @@ class Stage:
 
     def done(self, write: WriteAhead, **more: Any) -> Settlement:
         outcome = Outcome(Status.DONE, write.attempt.hash, write.attempt.nonce, {"gas_burnt": "424242424242424242"})
-        return Settlement(write.id, write.life, write.stream_id, outcome, **more)
+        return Settlement(write.id, write.life, write.position, outcome, **more)
 
     async def settled(self, fence: Fence, count: int = 1) -> list[WriteAhead]:
         batch = await self.inflight(fence, count)

@@ -69,7 +69,7 @@ class Story:
 
     async def s08_record_attempts(self) -> None:
         self.writes = [
-            self.stage.write(Entry(t.intent, t.life, 0), BASE + n, stream_id=t.stream_id)
+            self.stage.write(Entry(t.intent, t.life, 0), BASE + n, position=t.position)
             for n, t in enumerate(self.taken)
         ]
         assert await self.ledger.record_attempts(self.fence, BASE, self.writes) == BASE + 3
@@ -101,7 +101,7 @@ class Story:
         last = self.writes[2]
         batch = [
             self.stage.done(self.writes[0]),
-            Settlement(last.id, last.life, last.stream_id, failed, {last.attempt.name: {"cause": "expired"}}),
+            Settlement(last.id, last.life, last.position, failed, {last.attempt.name: {"cause": "expired"}}),
         ]
         assert {a.word for a in await self.ledger.settle(self.fence, batch, BASE)} <= {"settled", "already"}
 
@@ -126,7 +126,7 @@ class Story:
     async def s21_vouch(self) -> None:
         view = await self.ledger.lane(LANE)
         assert view is not None
-        assert await self.ledger.vouch(self.fence, view.replication_id, view.replication_id)
+        assert await self.ledger.vouch(self.fence, view.history_id, view.history_id)
 
     async def s29_fill(self) -> None:
         old, new = noop(BASE - 2), noop(BASE - 1)

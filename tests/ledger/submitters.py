@@ -25,7 +25,7 @@ async def main(url: str, prefix: str, callers: int, keys: int) -> None:
     async def submit(n: int) -> list[object]:
         intent = new_intent(key=f"key{n % keys}", pool=POOL, kind="near.transfer", payload={"n": n % keys})
         record = (await producer.submit(intent)).record
-        return [record.id.key, record.lane, record.life, record.stream_id, record.created_at]
+        return [record.id.key, record.lane, record.life, record.position, record.created_at]
 
     print(json.dumps(await asyncio.gather(*(submit(n) for n in range(callers)))))
     await ledger.close()

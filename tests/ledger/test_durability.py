@@ -101,7 +101,7 @@ class Load:
             taken = await self._through(lambda: self.stage.ledger.take(fence, 8))
             cursor = await self._through(lambda: self.stage.cursor(LANE))
             batch = [
-                self.stage.write(Entry(t.intent, t.life, 0), cursor + n, stream_id=t.stream_id)
+                self.stage.write(Entry(t.intent, t.life, 0), cursor + n, position=t.position)
                 for n, t in enumerate(taken)
             ]
             if not batch:
@@ -209,7 +209,7 @@ async def test_write_that_a_cut_off_replica_did_not_see_is_not_acknowledged(make
             [taken] = await stage.ledger.take(fence, 1)
             waiting = await stage.entry(lane)
             proxy.blackhole()
-            write = stage.write(entry, BASE, stream_id=taken.stream_id)
+            write = stage.write(entry, BASE, position=taken.position)
             for attempt in range(2):
                 # the second time everything is there already: a replay that writes nothing would let WAIT lie
                 with pytest.raises(Unconfirmed, match="0 of 1 replicas"):
@@ -237,11 +237,11 @@ async def test_successor_does_not_see_a_write_ahead_that_no_replica_has(make_ser
             fence = await stage.own(lane)
             first, second = await stage.queued(lane, 2)
             taken = await stage.ledger.take(fence, 2)
-            write = stage.write(first, BASE, stream_id=taken[0].stream_id)
+            write = stage.write(first, BASE, position=taken[0].position)
             assert await stage.ledger.record_attempts(fence, BASE, [write]) == BASE + 1
             assert len(await stage.ledger.unfinished(fence)) == 1  # the server knows the scripts from now on
             proxy.blackhole()
-            write = stage.write(second, BASE + 1, stream_id=taken[1].stream_id)
+            write = stage.write(second, BASE + 1, position=taken[1].position)
             with pytest.raises(Unconfirmed):
                 await stage.ledger.record_attempts(fence, BASE + 1, [write])
             assert await stage.ledger.release(fence)

@@ -24,7 +24,7 @@ async def test_cancel_after_a_roll_back_does_not_promise_that_nothing_lands(make
         with server.client() as client:
             client.save()
         [taken] = await stage.ledger.take(fence, 1)
-        await stage.ledger.record_attempts(fence, BASE, [stage.write(entry, BASE, stream_id=taken.stream_id)])
+        await stage.ledger.record_attempts(fence, BASE, [stage.write(entry, BASE, position=taken.position)])
         await asyncio.to_thread(
             server.restart, kill=True
         )  # the bytes are sent; the ledger falls back to what was saved
@@ -45,7 +45,7 @@ async def test_cancel_after_a_roll_back_does_not_promise_that_nothing_lands(make
         # whoever looked into it says so, and then a cancel is a cancel again
         view = await stage.ledger.lane(lane)
         assert view is not None
-        assert await stage.ledger.vouch(fence, view.replication_id, view.found_replication_id)
+        assert await stage.ledger.vouch(fence, view.history_id, view.found_history_id)
         assert (await stage.ledger.cancel(entry.intent.id)).status is Status.CANCELLED
 
 
@@ -55,7 +55,7 @@ async def test_memory_ledger_that_nobody_vouches_for_refuses_it_too(vouches: boo
     ledger = stage.ledger
     assert isinstance(ledger, MemoryLedger)
     [entry] = await stage.queued(await stage.lane())
-    ledger.vouches, ledger.replication_id = vouches, "another history"
+    ledger.vouches, ledger.history_id = vouches, "another history"
     if vouches:
         assert (await ledger.cancel(entry.intent.id)).status is Status.CANCELLED
     else:

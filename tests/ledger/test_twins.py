@@ -78,7 +78,7 @@ class Walk(RuleBasedStateMachine):
         return data.draw(st.sampled_from([*live * 4, *self.fences[-4:]]))
 
     def entry(self, side: Side, record: Record) -> str:
-        return side.actual(self.twins.sides[0].symbol(f"entry {record.lane}", record.stream_id))
+        return side.actual(self.twins.sides[0].symbol(f"entry {record.lane}", record.position))
 
     # -- producers
 
@@ -157,8 +157,8 @@ class Walk(RuleBasedStateMachine):
             view = await s.ledger.lane(fence.lane)
             if view is None:
                 return None
-            found = "elsewhere" if away else view.found_replication_id
-            return await s.ledger.vouch(fence, view.replication_id, found)
+            found = "elsewhere" if away else view.found_history_id
+            return await s.ledger.vouch(fence, view.history_id, found)
 
         self.twins.ask("vouch", question)
 
@@ -183,7 +183,7 @@ class Walk(RuleBasedStateMachine):
                 return taken
             start = view.cursor
             batch = [
-                WriteAhead(t.intent.id, t.life, t.stream_id, self.attempt(start + n, f"h{start + n}", Purpose.FIRST))
+                WriteAhead(t.intent.id, t.life, t.position, self.attempt(start + n, f"h{start + n}", Purpose.FIRST))
                 for n, t in enumerate(taken)
             ]
             return [await s.ledger.record_attempts(fence, start, batch) for _ in range(2)]
@@ -326,7 +326,7 @@ class Walk(RuleBasedStateMachine):
                 return answer, lease.word
             taken = await s.ledger.take(lease.fence, 9)
             batch = [
-                WriteAhead(t.intent.id, t.life, t.stream_id, self.attempt(use.nonce, t.intent.id.key, Purpose.GIVEN))
+                WriteAhead(t.intent.id, t.life, t.position, self.attempt(use.nonce, t.intent.id.key, Purpose.GIVEN))
                 for t in taken
             ]
             if batch:

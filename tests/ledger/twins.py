@@ -16,7 +16,7 @@ from txmanager.ledger.redis import RedisLedger
 
 TIMES = frozenset({"born", "at", "created_at", "updated_at", "oldest_ms", "lease_ms", "left_ms", "until", "checked_at"})
 """Two clocks: only whether there is a time can be compared."""
-NAMES = frozenset({"stream_id", "signed_upto", "last_id", "replication_id", "found_replication_id"})
+NAMES = frozenset({"position", "signed_upto", "last_id", "history_id", "found_history_id"})
 """Made by the server: compared by the order in which they were first seen."""
 
 

@@ -347,7 +347,7 @@ async def test_a_ledger_that_is_not_the_one_written_to_quarantines_before_anythi
     await stage.done(await stage.submit(*stage.transfers(2)))
     await first.crash()
     assert isinstance(stage.ledger, MemoryLedger)
-    stage.ledger.replication_id = "another history"
+    stage.ledger.history_id = "another history"
     stage.ledger.vouches = False
     await stage.start()
     lane = await stage.until_lane(LaneState.QUARANTINED)
@@ -368,7 +368,7 @@ async def test_an_owner_that_came_after_a_roll_back_never_vouches_for_it_and_res
     await first.crash()
     [id] = await stage.submit(stage.transfer("after", 9))
     assert isinstance(stage.ledger, MemoryLedger)
-    stage.ledger.replication_id = "another history"
+    stage.ledger.history_id = "another history"
     stage.ledger.vouches = False
     await stage.start()
     await stage.until_lane(LaneState.QUARANTINED)
@@ -388,7 +388,7 @@ async def test_after_lost_writes_what_was_paid_is_cancelled_before_the_lane_goes
     await first.crash()
     paid, unpaid = await stage.submit(stage.transfer("paid", 8), stage.transfer("unpaid", 9))
     assert isinstance(stage.ledger, MemoryLedger)
-    stage.ledger.replication_id = "another history"
+    stage.ledger.history_id = "another history"
     stage.ledger.vouches = False
     await stage.start()
     await stage.until_lane(LaneState.QUARANTINED)

@@ -41,8 +41,8 @@ from txmanager.ledger.memory.lanes import LaneStore
 Key = tuple[IntentId, str]
 
 
-def order(stream_id: str) -> tuple[int, ...]:
-    return tuple(map(int, stream_id.split("-")))
+def order(position: str) -> tuple[int, ...]:
+    return tuple(map(int, position.split("-")))
 
 
 def blocked_by_holds(plan: Plan, store: LaneStore) -> bool:
@@ -142,7 +142,7 @@ def _appended(evidence: Checked, memory: _Memory, fact: Appended) -> None:
     key = (fact.id, fact.life)
     if key in memory.streams and not memory.rolled_back:
         _say(evidence, fact.at, f"{fact.id.key} was queued twice in one life")
-    memory.streams[key] = (fact.lane, fact.stream_id)
+    memory.streams[key] = (fact.lane, fact.position)
     lives = memory.lives.setdefault(fact.id, [])
     if fact.life not in lives:
         lives.append(fact.life)
@@ -189,7 +189,7 @@ def _first(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
     if fact.alone:
         _say(evidence, fact.at, f"{fact.id.key} followed a re-sign or a no-op that may still land")
     memory.firsts.add(key)
-    place = (order(fact.stream_id), fact.nonce, fact.id.key)
+    place = (order(fact.position), fact.nonce, fact.id.key)
     before = memory.last_first.get(fact.lane)
     if before is not None and (place[0] <= before[0] or place[1] <= before[1]):
         _say(evidence, fact.at, f"{fact.id.key} was signed after {before[2]}, which was accepted later")

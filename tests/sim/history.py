@@ -47,7 +47,7 @@ class Appended:
     lane: str
     id: IntentId
     life: str
-    stream_id: str
+    position: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Recorded:
     lane: str
     id: IntentId
     life: str
-    stream_id: str
+    position: str
     nonce: int
     hash: str
     purpose: Purpose

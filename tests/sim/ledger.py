@@ -72,7 +72,7 @@ class WatchedLane(LaneStore):
     def append(self, entry: words.Entry, now: int) -> words.Appended:
         answer = super().append(entry, now)
         if answer.word == "appended":
-            fact = Appended(self.history.time(), self.spec.id, entry.intent.id, entry.life, answer.stream_id)
+            fact = Appended(self.history.time(), self.spec.id, entry.intent.id, entry.life, answer.position)
             self.history.note(fact)
         return answer
 
@@ -148,7 +148,7 @@ class WatchedLane(LaneStore):
             self.spec.id,
             write.id,
             write.life,
-            write.stream_id,
+            write.position,
             attempt.nonce,
             attempt.hash,
             attempt.purpose,
@@ -330,7 +330,7 @@ class SimLedger(MemoryLedger):
         """Up again, as another history; `back_to` is what a failover or a lost disk left of it."""
         self.down = False
         self.generation += 1
-        self.replication_id = f"memory-{self.generation}"
+        self.history_id = f"memory-{self.generation}"
         if back_to is None:
             return
         lost = set()
@@ -348,7 +348,7 @@ class SimLedger(MemoryLedger):
         """The replica is the server now. What it did not hear of was never confirmed, and never happened."""
         self.down = self.cut_off = False
         self.generation += 1
-        self.replication_id = f"memory-{self.generation}"
+        self.history_id = f"memory-{self.generation}"
         for lane in list(self.stores):
             if lane in replica.stores:
                 self.stores[lane] = replica.stores[lane].copy()

@@ -196,7 +196,7 @@ def late_copy_of_a_refused_write() -> Story:
             copies.append(batch)
             store, ledger = world.ledger.stores[fence.lane], world.ledger
             store.set_state(LaneState.PAUSED, "operator", {}, None, PauseCause.OPERATOR)
-            now, found = ledger._clock(), ledger.replication_id
+            now, found = ledger._clock(), ledger.history_id
             world.loop.later(3.0, resume, store, lambda: store.record_attempts(fence, cursor, batch, now, found))
             raise Unavailable("the ledger did not answer")
 

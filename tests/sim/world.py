@@ -388,7 +388,7 @@ class World(Strikes):
             if "resolve_held" in wants and healed_for_s > 10.0:
                 for record in list(store.records.values()):
                     if record.status is Status.HELD and record.directive is None:
-                        verb = ("resign", "kill", "track")[int(record.stream_id[-1]) % 3]
+                        verb = ("resign", "kill", "track")[int(record.position[-1]) % 3]
                         with contextlib.suppress(NotAllowed, NotFound):
                             await self.ledger.resolve(record.id, {"verb": verb, "by": "sim"})
         if not any(s.state is LaneState.ACTIVE for s in self.ledger.stores.values()):

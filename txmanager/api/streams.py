@@ -24,7 +24,8 @@ from txmanager.api.problems import TooManyStreams
 from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.models import Event, Record
-from txmanager.runtime.events import EventHub, Place, event_json, lane_mark, place, place_text
+from txmanager.core.positions import Place, place, place_text
+from txmanager.runtime.events import EventHub, event_json, lane_mark
 from txmanager.runtime.manager import TxManager
 
 HEARTBEAT_S = 15.0

@@ -238,7 +238,7 @@ class RolledBack(TxManagerError):
     code = "ledger_rolled_back"
 
     def __init__(self, lane: str, stored: str, found: str) -> None:
-        super().__init__(f"lane {lane} was written under replication id {stored}, the server now has {found}")
+        super().__init__(f"lane {lane} was written in history {stored} of the ledger, which now has {found}")
         self.lane = lane
         self.stored = stored
         self.found = found

@@ -26,6 +26,7 @@ from txmanager.core.models import (
     Outcome,
     Record,
 )
+from txmanager.core.positions import START
 from txmanager.core.quotas import Charge, Quotas, Room
 from txmanager.core.reservations import Reservations, Use
 from txmanager.core.states import LaneState
@@ -102,7 +103,7 @@ class Appended:
         "used",
         "no_room",
     ]
-    stream_id: str = ""
+    position: str = ""
     status: str = ""
     depth: int = 0
     at: int = 0
@@ -125,7 +126,7 @@ class Lease:
 
 @value(frozen=True, slots=True)
 class Renewed:
-    """`renewed`, or `fenced` by another owner. `moved` says that the replication id changed."""
+    """`renewed`, or `fenced` by another owner. `moved` says that the history changed."""
 
     word: Literal["renewed", "fenced"]
     depth: int = 0
@@ -142,7 +143,7 @@ class Taken:
 
     intent: Intent
     life: str
-    stream_id: str
+    position: str
     at: int
     seal: str = ""
 
@@ -153,7 +154,7 @@ class WriteAhead:
 
     id: IntentId
     life: str
-    stream_id: str
+    position: str
     attempt: Attempt
     deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     counted: bool = False
@@ -166,7 +167,7 @@ class Settlement:
 
     id: IntentId
     life: str
-    stream_id: str
+    position: str
     outcome: Outcome
     deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 
@@ -216,7 +217,7 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
 
     @property
     def vouches(self) -> bool:
-        """Whether acknowledged writes outlive whatever changes the replication id."""
+        """Whether acknowledged writes outlive whatever changes the history."""
         ...
 
     @property
@@ -270,7 +271,7 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
         ...
 
     async def vouch(self, fence: Fence, stored: str, found: str) -> bool:
-        """Accept a changed replication id after the worker decided that nothing was lost."""
+        """Accept a changed history after the worker decided that nothing was lost."""
         ...
 
     async def take(self, fence: Fence, count: int) -> list[Taken]: ...
@@ -388,7 +389,7 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
 
     async def members(self) -> list[Member]: ...
 
-    async def events(self, lane: str, after: str = "0-0", count: int = 100) -> list[Event]: ...
+    async def events(self, lane: str, after: str = START, count: int = 100) -> list[Event]: ...
 
     # -- waiting: a hint that may be lost, never a promise
 

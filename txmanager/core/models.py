@@ -1,4 +1,4 @@
-"""The nouns: intent, lane, attempt, outcome, record. Frozen, free of I/O, the same words as in Lua and JSON.
+"""The nouns: intent, lane, attempt, outcome, record. Frozen, free of I/O, the same words as in the ledgers and in JSON.
 
 Nonces, heights and money are Python ints here and decimal strings in the ledger: no float ever touches them.
 """
@@ -15,6 +15,7 @@ from typing import Any
 from txmanager.core.alerts import Check
 from txmanager.core.errors import InvalidInput, InvalidKey
 from txmanager.core.fingerprint import fingerprint
+from txmanager.core.positions import START
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
@@ -137,7 +138,7 @@ class Purpose(StrEnum):
     """Why an attempt was signed; the ledger checks each differently."""
 
     FIRST = "first"
-    """The intent's first bytes: in stream order, from the cursor."""
+    """The intent's first bytes: in the order of acceptance, from the cursor."""
 
     RESIGN = "resign"
     """New bytes at a new nonce, because every earlier one is proven dead."""
@@ -207,7 +208,7 @@ class Record:
     lane: str
     life: str
     status: Status
-    stream_id: str
+    position: str
     created_at: int
     updated_at: int
     attempts: tuple[Attempt, ...] = ()
@@ -252,7 +253,7 @@ class Record:
             lane=self.lane,
             life=self.life,
             status=outcome.status,
-            stream_id=self.stream_id,
+            position=self.position,
             created_at=self.created_at,
             updated_at=at,
             attempts=attempts,
@@ -309,18 +310,19 @@ class Lane:
     """The cursor as it was read from the chain, at creation or by an operator."""
     landed: int | None = None
     """The highest nonce of ours seen final, no-ops included."""
-    signed_upto: str = "0-0"
-    """Stream id of the last entry that got its first attempt."""
-    last_id: str = "0-0"
-    """Stream id of the newest entry ever appended."""
+    signed_upto: str = START
+    """Position of the last entry that got its first attempt."""
+    last_id: str = START
+    """Position of the newest entry ever appended."""
     depth: int = 0
     """Entries in the queue: queued, inflight and held."""
     unfinished: int = 0
     unretired: int = 0
     oldest_ms: int = 0
     """Age of the oldest entry of the queue."""
-    replication_id: str = ""
-    found_replication_id: str = ""
+    history_id: str = ""
+    """Which history of the store the lane was last written to: a store that lost writes goes on with another one."""
+    found_history_id: str = ""
     asks: int = 0
     """Counts operator requests; a change tells the owner to read its unfinished records again."""
     check: Check = field(default_factory=Check)
@@ -337,7 +339,7 @@ class Lane:
     @property
     def moved(self) -> bool:
         """The server is not (or not provably) the one this lane was last written to."""
-        return self.replication_id != self.found_replication_id
+        return self.history_id != self.found_history_id
 
 
 @value(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from txmanager.core.models import Purpose, Record
+from txmanager.core.positions import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def order_violations(records: Iterable[Record]) -> int:
     for record in records:
         for attempt in record.attempts:
             if attempt.purpose is Purpose.FIRST:
-                accepted = tuple(int(part) for part in record.stream_id.split("-"))
+                accepted = place(record.position)
                 lanes[record.lane].append((accepted, attempt.nonce))
     wrong = 0
     for firsts in lanes.values():

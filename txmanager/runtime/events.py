@@ -23,10 +23,8 @@ import structlog
 from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Event, IntentId, Json
+from txmanager.core.positions import Place, place, place_text
 from txmanager.runtime.registry import Lanes, Registry
-
-Place = tuple[int, int]
-"""A position in a lane's stream, ordered."""
 
 _PAGE = 500
 _RECENT = 2_000
@@ -35,15 +33,6 @@ _READS_PER_S = 1_000
 """Of all lanes together, while nothing happens in them."""
 _WAKES_PER_S = 10_000
 """Of all followers of pools together."""
-
-
-def place(event_id: str) -> Place:
-    ms, _, sequence = event_id.partition("-")
-    return int(ms), int(sequence)
-
-
-def place_text(at: Place) -> str:
-    return f"{at[0]}-{at[1]}"
 
 
 def instant(ms: int) -> str:

@@ -29,6 +29,7 @@ from txmanager.core.errors import (
 )
 from txmanager.core.ledger import Landed, Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Purpose, Record
+from txmanager.core.positions import START, place
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, held_words, words_of
@@ -44,10 +45,6 @@ T = TypeVar("T")
 _SHOWN = 20
 """How many intents a quarantine names."""
 WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
-
-
-def stream_order(stream_id: str) -> tuple[int, ...]:
-    return tuple(map(int, stream_id.split("-")))
 
 
 class LeaseLapsed(TxManagerError):
@@ -74,7 +71,7 @@ class Footing:
     def stands_in(self, lane: Lane) -> bool:
         """Whether the ledger still has all that this owner wrote and read."""
         same = (self.cursor, self.signed_upto) == (lane.cursor, lane.signed_upto)
-        return same and stream_order(lane.last_id) >= stream_order(self.last_id)
+        return same and place(lane.last_id) >= place(self.last_id)
 
 
 @dataclass(slots=True)
@@ -108,8 +105,8 @@ class OwnedLane:
     breaks: Breaks = field(init=False)
     wallet: Wallet = field(init=False)
     cursor: int = 0
-    signed_upto: str = "0-0"
-    last_id: str = "0-0"
+    signed_upto: str = START
+    last_id: str = START
     depth: int = 0
     state: LaneState = LaneState.ACTIVE
     asks: int = 0
@@ -337,10 +334,10 @@ class OwnedLane:
             return
         # An owner of a keyless lane knows nothing of its reservations, so its memory proves nothing.
         whole = known is not None and not self.keyless and known.stands_in(lane)
-        evidence = {"stored": lane.replication_id, "found": lane.found_replication_id}
+        evidence = {"stored": lane.history_id, "found": lane.found_history_id}
         if self.context.ledger.vouches or whole:
             await self.retry_while_leased(
-                lambda: self.context.ledger.vouch(self.fence, lane.replication_id, lane.found_replication_id)
+                lambda: self.context.ledger.vouch(self.fence, lane.history_id, lane.found_history_id)
             )
             self.log.info("ledger history accepted", **evidence)
         else:
@@ -434,7 +431,7 @@ class OwnedLane:
         records = await self.retry_while_leased(lambda: self.context.ledger.unfinished(self.fence))
         flights = []
         self._own(records)
-        for record in sorted(records, key=lambda r: stream_order(r.stream_id)):
+        for record in sorted(records, key=lambda r: place(r.position)):
             # What is read back may have been sent or not: it gets the same patience as a fresh send.
             flight = self.flights.get(record.id) or Flight(record, sent_at=self.context.clock())
             if len(record.attempts) >= len(flight.record.attempts):
@@ -447,10 +444,10 @@ class OwnedLane:
     def _own(self, records: Sequence[Record]) -> None:
         """Take over what a late copy of our own request wrote ahead after we had given it up."""
         for attempt in [a for r in records for a in r.attempts if a.name in self.given_up]:
-            stream_id = self.given_up.pop(attempt.name)
+            position = self.given_up.pop(attempt.name)
             self.cursor = max(self.cursor, attempt.nonce + 1)
             if attempt.purpose is Purpose.FIRST:
-                self.signed_upto = max(self.signed_upto, stream_id, key=stream_order)
+                self.signed_upto = max(self.signed_upto, position, key=place)
 
     async def apply_requests(self) -> None:
         """Something was asked of this lane: read what, and carry out what concerns the whole lane."""
@@ -528,7 +525,7 @@ class OwnedLane:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""
         if view.moved:
             await self.retry_while_leased(
-                lambda: self.context.ledger.vouch(self.fence, view.replication_id, view.found_replication_id)
+                lambda: self.context.ledger.vouch(self.fence, view.history_id, view.found_history_id)
             )
         self.blind = False
         chain = await self._nonce()

@@ -220,7 +220,7 @@ class Producer:
                     lane=p.lane,
                     life=p.life,
                     status=Status.QUEUED,
-                    stream_id=reply.stream_id,
+                    position=reply.position,
                     created_at=reply.at,
                     updated_at=reply.at,
                 )

@@ -20,12 +20,13 @@ from txmanager.core.funds import Finding, Word
 from txmanager.core.kills import KillCause, doom_of
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
+from txmanager.core.positions import place
 from txmanager.core.states import Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.core.turns import Turns
 from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.flights import Flight, Order
-from txmanager.runtime.lane import WORKING, OwnedLane, Unserved, stream_order
+from txmanager.runtime.lane import WORKING, OwnedLane, Unserved
 from txmanager.runtime.sealing import sealed, still_sealed
 from txmanager.runtime.wallet import Short, Wanted
 
@@ -206,7 +207,7 @@ class Sender:
                 )
         except Refused as refusal:
             lane.log.warning("write-ahead refused", entry=refusal.entry, why=refusal.why)
-            lane.given_up |= {w.attempt.name: w.stream_id for w in writes}
+            lane.given_up |= {w.attempt.name: w.position for w in writes}
             if refusal.entry == "cursor" and not await self._moved_it_ourselves():
                 # Nobody but the owner moves it: data was lost, or somebody writes past the fence.
                 await lane.quarantine(
@@ -216,7 +217,7 @@ class Sender:
             return False
         except RolledBack as change:
             lane.log.error("ledger history changed", stored=change.stored, found=change.found)
-            lane.given_up |= {w.attempt.name: w.stream_id for w in writes}
+            lane.given_up |= {w.attempt.name: w.position for w in writes}
             await lane.apply_requests()
             return False
         return True
@@ -243,7 +244,7 @@ class Sender:
         lane.context.point("after_take")
         if not taken:
             return False
-        lane.last_id = max(lane.last_id, taken[-1].stream_id, key=stream_order)
+        lane.last_id = max(lane.last_id, taken[-1].position, key=place)
         taken = await sealed(lane, taken)  # before anything in it is believed
         if not taken:
             return True
@@ -271,12 +272,12 @@ class Sender:
             return True
         ready = ready[: len(attempts)]
         writes = [
-            WriteAhead(t.intent.id, t.life, t.stream_id, attempt)
+            WriteAhead(t.intent.id, t.life, t.position, attempt)
             for (t, _), attempt in zip(ready, attempts, strict=True)
         ]
         if not await self._record(writes):
             return True
-        lane.signed_upto = writes[-1].stream_id
+        lane.signed_upto = writes[-1].position
         lane.context.point("after_write_ahead")
         batch = []
         for (entry, _), attempt in zip(ready, attempts, strict=True):
@@ -415,7 +416,7 @@ class Sender:
         if not failed:
             return
         lane = self._lane
-        batch = [Settlement(t.intent.id, t.life, t.stream_id, self._failed(error)) for t, error in failed]
+        batch = [Settlement(t.intent.id, t.life, t.position, self._failed(error)) for t, error in failed]
         for (entry, _), item, answer in zip(failed, batch, await lane.settle(batch), strict=False):
             if answer.word == "settled":
                 lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
@@ -470,7 +471,7 @@ class Sender:
             return True
         if attempt.purpose is Purpose.NOOP and not await self._pays(flight, attempt):
             return True
-        if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt)]):
+        if not await self._record([WriteAhead(record.id, record.life, record.position, attempt)]):
             return True
         lane.context.point("after_replace_ahead")
         known = flight.record  # read again meanwhile, perhaps: a cancel must not be forgotten
@@ -510,7 +511,7 @@ class Sender:
         if isinstance(order, Kill):
             attempt = replace(attempt, terms={**attempt.terms, **order.doom.terms})
         counted = isinstance(order, Resign) and order.counted
-        if not await self._record([WriteAhead(record.id, record.life, record.stream_id, attempt, deaths, counted)]):
+        if not await self._record([WriteAhead(record.id, record.life, record.position, attempt, deaths, counted)]):
             return True
         known = tuple(a.with_proof(deaths[a.name]) if a.name in deaths else a for a in record.attempts)
         status = Status.INFLIGHT if isinstance(order, Resign) else record.status
@@ -583,14 +584,14 @@ class Sender:
     async def _fail_dead(self, flight: Flight, order: Resign, error: dict[str, Json]) -> None:
         """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
         lane, record = self._lane, flight.record
-        item = Settlement(record.id, record.life, record.stream_id, self._failed(error), order.deaths)
+        item = Settlement(record.id, record.life, record.position, self._failed(error), order.deaths)
         if await lane.settle([item]):
             lane.flights.remove(record.id)
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
 
 
 def _taken(record: Record) -> Taken:
-    return Taken(record.intent, record.life, record.stream_id, record.created_at)
+    return Taken(record.intent, record.life, record.position, record.created_at)
 
 
 def _record(lane: str, entry: Taken, status: Status, *attempts: Attempt) -> Record:
@@ -599,7 +600,7 @@ def _record(lane: str, entry: Taken, status: Status, *attempts: Attempt) -> Reco
         lane=lane,
         life=entry.life,
         status=status,
-        stream_id=entry.stream_id,
+        position=entry.position,
         created_at=entry.at,
         updated_at=entry.at,
         attempts=attempts,

@@ -214,7 +214,7 @@ class Tracker:
         most = lane.policy.max_result_bytes
         ends = [(f, replace(step, outcome=bounded(step.outcome, most))) for f, step in ends]
         batch = [
-            Settlement(f.record.id, f.record.life, f.record.stream_id, step.outcome, step.deaths) for f, step in ends
+            Settlement(f.record.id, f.record.life, f.record.position, step.outcome, step.deaths) for f, step in ends
         ]
         landed, lane.deepest = _landed([f for f, _ in ends], lane.deepest)
         lane.gaps.landed = max(lane.gaps.landed, landed)

@@ -23,6 +23,7 @@ from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import Ledger
 from txmanager.core.mailbox import DeadLetter, Mailbox
 from txmanager.core.models import Event, Json
+from txmanager.core.positions import START
 from txmanager.core.states import Status
 from txmanager.runtime.events import event_json
 
@@ -115,7 +116,7 @@ class Webhooks:
         for route in await self._ledger.routes():
             if route.pool != target.pool:
                 continue
-            events = await self._ledger.events(route.lane, places.get(route.lane, "0-0"), _PAGE)
+            events = await self._ledger.events(route.lane, places.get(route.lane, START), _PAGE)
             if events:
                 worked = True
                 await self._deliver_page(target, [e for e in events if target.wants(e)])

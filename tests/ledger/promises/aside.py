@@ -39,7 +39,7 @@ async def seal_and_limits_travel_with_the_intent_until_it_ends(stage: Stage) -> 
     [taken] = await stage.ledger.take(fence, 9)
     assert (taken.seal, taken.intent) == ("1.name.mac", entry.intent)
     assert (await stage.read(entry)).seal == "1.name.mac"
-    write = stage.write(entry, BASE, stream_id=taken.stream_id)
+    write = stage.write(entry, BASE, position=taken.position)
     await stage.ledger.record_attempts(fence, BASE, [write])
     [record] = await stage.ledger.unfinished(fence)
     assert (record.seal, record.intent) == ("1.name.mac", entry.intent)
@@ -56,7 +56,7 @@ async def what_is_set_aside_is_held_whole_and_the_lane_goes_on(stage: Stage) -> 
     [after] = await stage.queued(fence.lane)
     assert [t.intent.id for t in await stage.ledger.take(fence, 9)] == [after.intent.id]
     [taken] = await stage.ledger.take(fence, 9)
-    await stage.ledger.record_attempts(fence, BASE, [stage.write(after, BASE, stream_id=taken.stream_id)])
+    await stage.ledger.record_attempts(fence, BASE, [stage.write(after, BASE, position=taken.position)])
     record = await stage.read(Entry(bad.intent, bad.life, 0))
     assert (record.status, record.attempts, record.seal) == (Status.HELD, (), bad.seal)
     assert record.hold == {"reason": BAD_SEAL, "evidence": WHY}
@@ -88,7 +88,7 @@ async def only_what_is_queued_is_set_aside(stage: Stage) -> None:
     await sealed_entry(stage, fence.lane)
     [taken] = await stage.ledger.take(fence, 9)
     entry = Entry(taken.intent, taken.life, 0)
-    await stage.ledger.record_attempts(fence, BASE, [stage.write(entry, BASE, stream_id=taken.stream_id)])
+    await stage.ledger.record_attempts(fence, BASE, [stage.write(entry, BASE, position=taken.position)])
     assert not await stage.ledger.set_aside(fence, taken, BAD_SEAL, WHY)
     record = await stage.read(entry)
     assert (record.status, record.intent.payload) == (Status.INFLIGHT, taken.intent.payload)
@@ -99,7 +99,7 @@ async def setting_aside_an_entry_of_no_record_changes_none(stage: Stage) -> None
     fence = await stage.own(await stage.lane())
     entry = await sealed_entry(stage, fence.lane)
     [taken] = await stage.ledger.take(fence, 9)
-    assert not await stage.ledger.set_aside(fence, replace(taken, stream_id="1-1"), BAD_SEAL, WHY)
+    assert not await stage.ledger.set_aside(fence, replace(taken, position="1-1"), BAD_SEAL, WHY)
     assert not await stage.ledger.set_aside(fence, replace(taken, intent=stage.intent()), BAD_SEAL, WHY)
     assert (await stage.read(entry)).status is Status.QUEUED
     assert [s for _, s in await stage.statuses(fence.lane)] == ["queued"]
@@ -167,15 +167,15 @@ async def resealed_intent_is_queued_again_behind_the_others(stage: Stage) -> Non
     assert first.intent.id == other.intent.id
     assert (last.intent, last.life, last.seal) == (bad.intent, bad.life, "1.name.new")
     again = await stage.read(Entry(bad.intent, bad.life, 0))
-    assert (again.status, again.hold, again.seal, again.stream_id) == (
+    assert (again.status, again.hold, again.seal, again.position) == (
         Status.QUEUED,
         None,
         "1.name.new",
-        last.stream_id,
+        last.position,
     )
     assert not await stage.ledger.reseal(record, "1.name.third")
     writes = [
-        stage.write(Entry(t.intent, t.life, 0), BASE + n, stream_id=t.stream_id) for n, t in enumerate((first, last))
+        stage.write(Entry(t.intent, t.life, 0), BASE + n, position=t.position) for n, t in enumerate((first, last))
     ]
     assert await stage.ledger.record_attempts(fence, BASE, writes) == BASE + 2
     view = await stage.ledger.lane(fence.lane)
@@ -199,7 +199,7 @@ async def resealed_intent_that_was_signed_is_in_flight_again(stage: Stage) -> No
     assert await stage.ledger.reseal(await stage.read(write), "1.name.new")
     record = await stage.read(write)
     assert (record.status, record.hold, record.seal) == (Status.INFLIGHT, None, "1.name.new")
-    assert (record.stream_id, record.attempts, record.intent) == (before.stream_id, before.attempts, before.intent)
+    assert (record.position, record.attempts, record.intent) == (before.position, before.attempts, before.intent)
     assert (await stage.ledger.renew([fence], 600_000))[0].asks > asks
     assert [r.id for r in await stage.ledger.unfinished(fence)] == [write.id]
 
@@ -234,7 +234,7 @@ async def resealed_intent_counts_as_queued(stage: Stage) -> None:
     [taken] = await stage.ledger.take(fence, 9)
     view = await stage.ledger.lane(fence.lane)
     assert view is not None
-    assert (view.depth, view.unfinished, view.last_id) == (1, 0, taken.stream_id)
+    assert (view.depth, view.unfinished, view.last_id) == (1, 0, taken.position)
 
 
 @promise
@@ -244,7 +244,7 @@ async def cancel_of_what_was_resealed_and_signed_asks_its_owner(stage: Stage) ->
     entry = Entry(bad.intent, bad.life, 0)
     assert await stage.ledger.reseal(await stage.read(entry), "1.name.new")
     [taken] = await stage.ledger.take(fence, 9)
-    await stage.ledger.record_attempts(fence, BASE, [stage.write(entry, BASE, stream_id=taken.stream_id)])
+    await stage.ledger.record_attempts(fence, BASE, [stage.write(entry, BASE, position=taken.position)])
     assert await stage.ledger.hold(fence, entry.intent.id, entry.life, "no_proof", {})
     record = await stage.ledger.cancel(entry.intent.id)
     assert (record.status, record.cancel_requested) == (Status.HELD, True)

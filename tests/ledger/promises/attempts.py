@@ -17,7 +17,7 @@ async def taken(stage: Stage, fence: Fence, count: int) -> list[WriteAhead]:
     await stage.queued(fence.lane, count)
     entries = await stage.ledger.take(fence, count)
     start = await stage.cursor(fence.lane)
-    return [stage.write(Entry(t.intent, t.life, 0), start + n, stream_id=t.stream_id) for n, t in enumerate(entries)]
+    return [stage.write(Entry(t.intent, t.life, 0), start + n, position=t.position) for n, t in enumerate(entries)]
 
 
 async def refused(stage: Stage, fence: Fence, batch: list[WriteAhead], why: str, *, cursor: int | None = None) -> None:
@@ -32,12 +32,12 @@ async def refused(stage: Stage, fence: Fence, batch: list[WriteAhead], why: str,
 
 def resign(stage: Stage, write: WriteAhead, nonce: int, deaths: list[str], *, counted: bool = False) -> WriteAhead:
     entry = Entry(stage.intent(write.id.key), write.life, 0)
-    return stage.write(entry, nonce, Purpose.RESIGN, stream_id=write.stream_id, deaths=deaths, counted=counted)
+    return stage.write(entry, nonce, Purpose.RESIGN, position=write.position, deaths=deaths, counted=counted)
 
 
 def other(stage: Stage, write: WriteAhead, nonce: int, purpose: Purpose, hash: str = "") -> WriteAhead:
     entry = Entry(stage.intent(write.id.key), write.life, 0)
-    return stage.write(entry, nonce, purpose, stream_id=write.stream_id, hash=hash or f"{purpose}{nonce}")
+    return stage.write(entry, nonce, purpose, position=write.position, hash=hash or f"{purpose}{nonce}")
 
 
 @promise
@@ -50,7 +50,7 @@ async def write_ahead_moves_cursor_status_and_keeps_every_byte(stage: Stage) -> 
     assert record.attempts == (batch[1].attempt,)
     view = await stage.ledger.lane(fence.lane)
     assert view is not None
-    assert (view.cursor, view.signed_upto, view.unfinished) == (BASE + 2, batch[1].stream_id, 2)
+    assert (view.cursor, view.signed_upto, view.unfinished) == (BASE + 2, batch[1].position, 2)
     inflight = [e for e in await stage.ledger.events(fence.lane) if e.status is Status.INFLIGHT]
     assert [(e.intent, e.tx_hash) for e in inflight] == [(w.id, w.attempt.hash) for w in batch]
 
@@ -99,13 +99,13 @@ async def nothing_is_signed_on_a_server_with_another_history_until_somebody_vouc
     batch = await taken(stage, fence, 1)
     view = await stage.ledger.lane(fence.lane)
     assert view is not None
-    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    await stage.ledger.vouch(fence, view.history_id, "elsewhere")
     with pytest.raises(RolledBack) as told:
         await stage.ledger.record_attempts(fence, BASE + 1, batch)
-    assert (told.value.stored, told.value.found) == ("elsewhere", view.replication_id)
+    assert (told.value.stored, told.value.found) == ("elsewhere", view.history_id)
     # what is recorded already is not signing: its replay is answered
     assert await stage.ledger.record_attempts(fence, BASE, known) == BASE + 1
-    await stage.ledger.vouch(fence, "elsewhere", view.replication_id)
+    await stage.ledger.vouch(fence, "elsewhere", view.history_id)
     assert await stage.ledger.record_attempts(fence, BASE + 1, batch) == BASE + 2
 
 
@@ -147,7 +147,7 @@ async def lane_without_a_baseline_signs_nothing(stage: Stage) -> None:
     [entry] = await stage.queued(lane)
     [t] = await stage.ledger.take(lease.fence, 1)
     with pytest.raises(Refused, match="stands at nothing"):
-        await stage.ledger.record_attempts(lease.fence, 1, [stage.write(entry, 1, stream_id=t.stream_id)])
+        await stage.ledger.record_attempts(lease.fence, 1, [stage.write(entry, 1, position=t.position)])
 
 
 @promise
@@ -157,8 +157,8 @@ async def first_attempts_are_a_prefix_of_the_queue(stage: Stage) -> None:
     await refused(stage, fence, [two], "not the oldest queued entries")
     await refused(stage, fence, [one, three], "not the oldest queued entries")
     swapped = [
-        WriteAhead(two.id, two.life, two.stream_id, one.attempt),
-        WriteAhead(one.id, one.life, one.stream_id, two.attempt),
+        WriteAhead(two.id, two.life, two.position, one.attempt),
+        WriteAhead(one.id, one.life, one.position, two.attempt),
     ]
     await refused(stage, fence, swapped, "not the oldest queued entries")
     assert await stage.ledger.record_attempts(fence, BASE, [one, two]) == BASE + 2
@@ -168,11 +168,11 @@ async def first_attempts_are_a_prefix_of_the_queue(stage: Stage) -> None:
 async def first_attempt_of_a_signed_entry_is_refused(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [write] = await stage.inflight(fence)
-    twice = stage.write(Entry(stage.intent(write.id.key), write.life, 0), BASE + 1, stream_id=write.stream_id)
+    twice = stage.write(Entry(stage.intent(write.id.key), write.life, 0), BASE + 1, position=write.position)
     await refused(stage, fence, [twice], "not the oldest queued entries")
     # an entry that is next in the queue does not help a record that is not queued
     [nxt] = await taken(stage, fence, 1)
-    mixed = WriteAhead(write.id, write.life, nxt.stream_id, nxt.attempt)
+    mixed = WriteAhead(write.id, write.life, nxt.position, nxt.attempt)
     await refused(stage, fence, [mixed], "is inflight, not queued")
 
 
@@ -181,12 +181,12 @@ async def nonces_of_a_batch_grow_from_the_cursor(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     one, two = await taken(stage, fence, 2)
     entry = [Entry(stage.intent(w.id.key), w.life, 0) for w in (one, two)]
-    low = [stage.write(entry[0], BASE - 1, stream_id=one.stream_id)]
-    same = [one, stage.write(entry[1], BASE, hash="x", stream_id=two.stream_id)]
-    short = [stage.write(entry[0], 99, stream_id=one.stream_id)]
+    low = [stage.write(entry[0], BASE - 1, position=one.position)]
+    same = [one, stage.write(entry[1], BASE, hash="x", position=two.position)]
+    short = [stage.write(entry[0], 99, position=one.position)]
     for batch in (low, same, short):
         await refused(stage, fence, batch, "is below the cursor")
-    gap = [stage.write(entry[0], BASE + 5, stream_id=one.stream_id)]
+    gap = [stage.write(entry[0], BASE + 5, position=one.position)]
     assert await stage.ledger.record_attempts(fence, BASE, gap) == BASE + 6
 
 
@@ -194,7 +194,7 @@ async def nonces_of_a_batch_grow_from_the_cursor(stage: Stage) -> None:
 async def one_bad_attempt_refuses_the_whole_batch(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     one, two = await taken(stage, fence, 2)
-    ghost = WriteAhead(two.id, "another-life", two.stream_id, two.attempt)
+    ghost = WriteAhead(two.id, "another-life", two.position, two.attempt)
     await refused(stage, fence, [one, ghost], "no such record")
     assert await stage.ledger.unfinished(fence) == []
 
@@ -340,7 +340,7 @@ async def write_ahead_that_is_half_recorded_is_refused(stage: Stage) -> None:
 async def write_ahead_of_another_life_is_not_a_replay(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [write] = await stage.inflight(fence)
-    ghost = WriteAhead(write.id, "another-life", write.stream_id, write.attempt)
+    ghost = WriteAhead(write.id, "another-life", write.position, write.attempt)
     await refused(stage, fence, [ghost], "stands at", cursor=BASE)
 
 
@@ -356,5 +356,5 @@ async def resign_at_a_used_nonce_is_refused(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [write] = await stage.inflight(fence)
     again = other(stage, write, BASE, Purpose.RESIGN)
-    proven = WriteAhead(again.id, again.life, again.stream_id, again.attempt, {write.attempt.name: {}})
+    proven = WriteAhead(again.id, again.life, again.position, again.attempt, {write.attempt.name: {}})
     await refused(stage, fence, [proven], "is below the cursor")

@@ -18,7 +18,7 @@ ERROR = failure("dead", "it can never land", new_key_helps=True)
 
 def failed(write: WriteAhead, *deaths: str) -> Settlement:
     outcome = Outcome(Status.FAILED, error=ERROR)
-    return Settlement(write.id, write.life, write.stream_id, outcome, dict.fromkeys(deaths, PROOF))
+    return Settlement(write.id, write.life, write.position, outcome, dict.fromkeys(deaths, PROOF))
 
 
 @promise
@@ -57,13 +57,13 @@ async def an_end_that_no_chain_shows_waits_while_the_history_is_another(stage: S
     one, two = await stage.inflight(fence, 2)
     view = await stage.ledger.lane(fence.lane)
     assert view is not None
-    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    await stage.ledger.vouch(fence, view.history_id, "elsewhere")
     with pytest.raises(RolledBack):
         await stage.ledger.settle(fence, [failed(one, one.attempt.name)])
     assert (await stage.read(one)).status is Status.INFLIGHT
     # what the chain shows needs no memory
     assert (await stage.settle_one(fence, stage.done(two))).word == "settled"
-    await stage.ledger.vouch(fence, "elsewhere", view.replication_id)
+    await stage.ledger.vouch(fence, "elsewhere", view.history_id)
     assert (await stage.settle_one(fence, failed(one, one.attempt.name))).word == "settled"
 
 
@@ -89,7 +89,7 @@ async def done_names_an_attempt_that_was_recorded(stage: Stage) -> None:
     nameless = Outcome(Status.DONE)
     for outcome in (strange, nameless):
         dead = {write.attempt.name: PROOF}
-        answer = await stage.settle_one(fence, Settlement(write.id, write.life, write.stream_id, outcome, dead))
+        answer = await stage.settle_one(fence, Settlement(write.id, write.life, write.position, outcome, dead))
         assert (answer.word, answer.status) == ("refused", "inflight")
     assert (await stage.read(write)).status is Status.INFLIGHT
 
@@ -156,7 +156,7 @@ async def cancelled_never_names_an_effect_that_landed(stage: Stage) -> None:
 async def settle_of_another_life_or_a_retired_record_is_gone(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [write] = await stage.inflight(fence)
-    ghost = Settlement(write.id, "another", write.stream_id, stage.done(write).outcome)
+    ghost = Settlement(write.id, "another", write.position, stage.done(write).outcome)
     stranger = Settlement(IntentId("pool", "nobody"), "x", "", stage.done(write).outcome)
     answers = await stage.ledger.settle(fence, [ghost, stranger, stage.done(write)])
     assert [a.word for a in answers] == ["gone", "gone", "settled"]

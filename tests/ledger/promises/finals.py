@@ -39,10 +39,10 @@ async def retired_record_is_answered_from_its_home(stage: Stage) -> None:
         fence.lane,
     )
     assert (after.hold, after.cancel_requested) == (before.hold, True)
-    assert (after.created_at, after.updated_at, after.stream_id) == (
+    assert (after.created_at, after.updated_at, after.position) == (
         before.created_at,
         before.updated_at,
-        before.stream_id,
+        before.position,
     )
     claimed = await stage.claim(stage.intent(write.id.key), "near:net:b:2")
     assert (claimed.word, claimed.record, claimed.life) == ("final", after, write.life)

@@ -144,9 +144,9 @@ async def lane_view_counts_what_is_there(stage: Stage) -> None:
     assert view is not None
     assert (view.depth, view.unfinished, view.unretired) == (4, 2, 1)
     assert 0 <= view.oldest_ms < 60_000
-    assert view.signed_upto == batch[2].stream_id
+    assert view.signed_upto == batch[2].position
     newest = (await stage.ledger.take(fence, 9))[-1]
-    assert view.last_id == newest.stream_id
+    assert view.last_id == newest.position
 
 
 # -- workers

@@ -196,13 +196,13 @@ async def stale_owner_cannot_set_the_baseline(stage: Stage) -> None:
 
 
 @promise
-async def vouch_changes_the_replication_id_only_from_the_one_that_was_seen(stage: Stage) -> None:
+async def vouch_changes_the_history_id_only_from_the_one_that_was_seen(stage: Stage) -> None:
     lane = await stage.lane()
     fence = await stage.own(lane)
     view = await stage.ledger.lane(lane)
     assert view is not None
     assert not view.moved
-    found = view.replication_id
+    found = view.history_id
     assert await stage.ledger.vouch(fence, found, "elsewhere")
     assert (await stage.ledger.renew([fence], LONG_MS))[0].moved
     assert not await stage.ledger.vouch(fence, "guess", "other")
@@ -212,17 +212,17 @@ async def vouch_changes_the_replication_id_only_from_the_one_that_was_seen(stage
 
 
 @promise
-async def lease_never_overwrites_the_replication_id(stage: Stage) -> None:
+async def lease_never_overwrites_the_history_id(stage: Stage) -> None:
     lane = await stage.lane()
     fence = await stage.own(lane)
     view = await stage.ledger.lane(lane)
     assert view is not None
-    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    await stage.ledger.vouch(fence, view.history_id, "elsewhere")
     await stage.ledger.release(fence)
     lease = await stage.ledger.lease(lane, "w2", "t2", LONG_MS)
     assert lease.lane is not None
     assert lease.lane.moved
-    assert (lease.lane.replication_id, lease.lane.found_replication_id) == ("elsewhere", view.replication_id)
+    assert (lease.lane.history_id, lease.lane.found_history_id) == ("elsewhere", view.history_id)
     await stage.lane(lane)
     again = await stage.ledger.lane(lane)
     assert again is not None
@@ -237,7 +237,7 @@ async def stale_owner_cannot_vouch(stage: Stage) -> None:
     view = await stage.ledger.lane(lane)
     assert view is not None
     with pytest.raises(Fenced):
-        await stage.ledger.vouch(old, view.replication_id, "elsewhere")
+        await stage.ledger.vouch(old, view.history_id, "elsewhere")
     again = await stage.ledger.lane(lane)
     assert again is not None
     assert not again.moved
@@ -264,7 +264,7 @@ async def take_again_answers_the_same_until_written_ahead(stage: Stage) -> None:
     await stage.queued(lane, 3)
     first = await stage.ledger.take(fence, 2)
     assert await stage.ledger.take(fence, 2) == first
-    batch = [stage.write(Entry(t.intent, t.life, 0), BASE + n, stream_id=t.stream_id) for n, t in enumerate(first[:1])]
+    batch = [stage.write(Entry(t.intent, t.life, 0), BASE + n, position=t.position) for n, t in enumerate(first[:1])]
     await stage.ledger.record_attempts(fence, BASE, batch)
     rest = await stage.ledger.take(fence, 5)
     assert rest[0] == first[1]
@@ -337,7 +337,7 @@ async def entry_signed_without_being_taken_is_not_handed_out(stage: Stage) -> No
     [first] = await stage.queued(lane)
     record = await stage.read(first)
     [second] = await stage.queued(lane)
-    await stage.ledger.record_attempts(fence, BASE, [stage.write(first, BASE, stream_id=record.stream_id)])
+    await stage.ledger.record_attempts(fence, BASE, [stage.write(first, BASE, position=record.position)])
     assert [t.intent.id for t in await stage.ledger.take(fence, 1)] == [second.intent.id]
 
 
@@ -350,10 +350,10 @@ async def entries_of_one_millisecond_are_told_apart(stage: Stage) -> None:
     cut = None
     while cut is None:  # a clock that ticks within the batch may spoil one
         entries += await stage.queued(lane, 40)
-        ids = [(await stage.read(entry)).stream_id for entry in entries]
+        ids = [(await stage.read(entry)).position for entry in entries]
         cut = next((n for n, id in enumerate(ids[:-1]) if id.endswith("-9") and ids[n + 1].endswith("-10")), None)
     signed = [
-        stage.write(entry, BASE + n, stream_id=id)
+        stage.write(entry, BASE + n, position=id)
         for n, (entry, id) in enumerate(zip(entries[: cut + 1], ids, strict=False))
     ]
     await stage.ledger.record_attempts(fence, BASE, signed)

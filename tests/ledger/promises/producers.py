@@ -70,11 +70,11 @@ async def append_stores_the_intent_exactly_as_accepted(stage: Stage) -> None:
     assert (answer.word, answer.status, answer.depth) == ("appended", "queued", 1)
     fence = await stage.own(lane)
     [taken] = await stage.ledger.take(fence, 5)
-    assert (taken.intent, taken.life, taken.stream_id, taken.at) == (intent, entry.life, answer.stream_id, answer.at)
+    assert (taken.intent, taken.life, taken.position, taken.at) == (intent, entry.life, answer.position, answer.at)
     record = await stage.ledger.read(intent.id)
     assert record is not None
     assert (record.status, record.lane, record.life) == (Status.QUEUED, lane, entry.life)
-    assert (record.stream_id, record.created_at) == (answer.stream_id, answer.at)
+    assert (record.position, record.created_at) == (answer.position, answer.at)
     assert record.intent.fingerprint == intent.fingerprint
     assert record.intent.metadata == {"order": 7}
 
@@ -86,7 +86,7 @@ async def append_again_answers_the_same_entry(stage: Stage) -> None:
     first = await stage.ledger.append(lane, entries)
     again = await stage.ledger.append(lane, entries)
     assert [a.word for a in again] == ["exists"] * 3
-    assert [(a.stream_id, a.status, a.at) for a in again] == [(a.stream_id, a.status, a.at) for a in first]
+    assert [(a.position, a.status, a.at) for a in again] == [(a.position, a.status, a.at) for a in first]
     view = await stage.ledger.lane(lane)
     assert view is not None
     assert view.depth == 3
@@ -338,7 +338,7 @@ async def cancelled_intent_is_never_signed(stage: Stage) -> None:
     [entry] = await stage.queued(fence.lane)
     [taken] = await stage.ledger.take(fence, 1)
     await stage.ledger.cancel(entry.intent.id)
-    write = stage.write(entry, await stage.cursor(fence.lane), stream_id=taken.stream_id)
+    write = stage.write(entry, await stage.cursor(fence.lane), position=taken.position)
     with pytest.raises(Exception, match="not the oldest queued"):
         await stage.ledger.record_attempts(fence, write.attempt.nonce, [write])
     assert (await stage.read(entry)).attempts == ()

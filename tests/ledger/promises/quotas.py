@@ -97,11 +97,11 @@ async def room_comes_back_at_every_end(stage: Stage) -> None:
     assert await stage.ledger.room("bob") == Room(2, 2_000)
     taken = await stage.ledger.take(fence, 3)
     early = Outcome(Status.FAILED, error=failure("expired", "too late", new_key_helps=True))
-    ended = Settlement(taken[2].intent.id, taken[2].life, taken[2].stream_id, early)
+    ended = Settlement(taken[2].intent.id, taken[2].life, taken[2].position, early)
     for _ in range(2):  # a repeat gives nothing back
         await stage.ledger.settle(fence, [ended])
     assert await stage.ledger.room("bob") == Room(1, 1_000)
-    writes = [stage.write(Entry(t.intent, t.life, 0), BASE + n, stream_id=t.stream_id) for n, t in enumerate(taken[:2])]
+    writes = [stage.write(Entry(t.intent, t.life, 0), BASE + n, position=t.position) for n, t in enumerate(taken[:2])]
     await stage.ledger.record_attempts(fence, BASE, writes)
     assert await stage.ledger.room("bob") == Room(1, 1_000), "what is in flight still takes its room"
     await stage.ledger.settle(fence, [stage.done(write) for write in writes])

@@ -285,7 +285,7 @@ async def a_lane_be_baselined_and_vouched_for(stage: Stage) -> Callable[[], Awai
     lease = await stage.ledger.lease(await stage.lane(), "w1", "t", LONG_MS)
     assert lease.fence is not None
     assert lease.lane is not None
-    fence, found = lease.fence, lease.lane.replication_id
+    fence, found = lease.fence, lease.lane.history_id
 
     async def act() -> None:
         assert await stage.ledger.baseline(fence, BASE) == BASE
@@ -589,10 +589,10 @@ async def entry_deleted_by_hand_does_not_stop_the_lane(stage: Stage) -> None:
     taken_first = (await stage.ledger.take(fence, 9))[0]
     ledger = redis_of(stage)
     queue = ledger._keys.queue(lane)
-    await ledger.runner.plain(queue, ("XDEL", queue, taken_first.stream_id))
+    await ledger.runner.plain(queue, ("XDEL", queue, taken_first.position))
     [left] = await stage.ledger.take(fence, 9)
     assert left.intent.id == second.intent.id
-    write = stage.write(second, BASE, stream_id=left.stream_id)
+    write = stage.write(second, BASE, position=left.position)
     assert await stage.ledger.record_attempts(fence, BASE, [write]) == BASE + 1
 
 
@@ -605,7 +605,7 @@ async def entry_deleted_by_hand_does_not_let_others_overtake(stage: Stage) -> No
     await stage.queued(lane)
     ledger = redis_of(stage)
     queue = ledger._keys.queue(lane)
-    await ledger.runner.plain(queue, ("XDEL", queue, gone.stream_id))
+    await ledger.runner.plain(queue, ("XDEL", queue, gone.position))
     assert gone.intent.id == first.intent.id
     assert [t.intent.id for t in await stage.ledger.take(fence, 1)] == [second.intent.id]
 
@@ -675,7 +675,7 @@ async def entry_deleted_by_hand_is_not_set_aside(stage: Stage) -> None:
     entry = await sealed_entry(stage, fence.lane)
     [taken] = await ledger.take(fence, 9)
     queue = ledger._keys.queue(fence.lane)
-    await ledger.runner.plain(queue, ("XDEL", queue, taken.stream_id))
+    await ledger.runner.plain(queue, ("XDEL", queue, taken.position))
     assert not await ledger.set_aside(fence, taken, BAD_SEAL, WHY)
     assert (await stage.read(entry)).status is Status.QUEUED
 

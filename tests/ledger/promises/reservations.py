@@ -53,10 +53,10 @@ async def sent(stage: Stage, lane: str, token: str, hash: str) -> tuple[Entry, i
     return entry, nonce
 
 
-def given(entry: Entry, stream_id: str, purpose: Purpose = Purpose.GIVEN) -> WriteAhead:
+def given(entry: Entry, position: str, purpose: Purpose = Purpose.GIVEN) -> WriteAhead:
     assert entry.use is not None
     attempt = Attempt(entry.use.nonce, entry.use.hash, b"raw", purpose, 1_700_000_000_000)
-    return WriteAhead(entry.intent.id, entry.life, stream_id, attempt)
+    return WriteAhead(entry.intent.id, entry.life, position, attempt)
 
 
 async def owned(stage: Stage, lane: str) -> Fence:
@@ -348,7 +348,7 @@ async def bytes_own_their_number_from_the_step_that_accepts_them(stage: Stage) -
     entry, answer = await send(stage, lane, "t1", nonce, "0xa")
     assert answer.word == "appended"
     [again] = await stage.ledger.append(lane, [entry])
-    assert (again.word, again.stream_id) == ("exists", answer.stream_id)
+    assert (again.word, again.position) == ("exists", answer.position)
     [reservation] = (await stage.ledger.book(lane)).reserved
     assert (reservation.token, reservation.nonce, reservation.state) == ("t1", nonce, "sent")
     assert [(s.hash, s.id) for s in reservation.sent] == [("0xa", entry.intent.id)]
@@ -458,11 +458,11 @@ async def given_bytes_are_written_ahead_whatever_their_number(stage: Stage) -> N
     high, _ = await sent(stage, lane, "t2", "0xb")
     fence = await owned(stage, lane)
     [taken] = await stage.ledger.take(fence, 9)
-    assert await stage.ledger.record_attempts(fence, 0, [given(high, taken.stream_id)]) == low + 2
+    assert await stage.ledger.record_attempts(fence, 0, [given(high, taken.position)]) == low + 2
     entry, _ = await send(stage, lane, "t1", low, "0xa")
     replaced, _ = await send(stage, lane, "t1", low, "0xc")
     await reserve(stage, lane, "t3")
-    batch = [given(e, t.stream_id) for e, t in zip((entry, replaced), await stage.ledger.take(fence, 9), strict=True)]
+    batch = [given(e, t.position) for e, t in zip((entry, replaced), await stage.ledger.take(fence, 9), strict=True)]
     for _ in range(2):
         assert await stage.ledger.record_attempts(fence, 0, batch) == low + 3
     records = await stage.ledger.unfinished(fence)
@@ -470,7 +470,7 @@ async def given_bytes_are_written_ahead_whatever_their_number(stage: Stage) -> N
     assert {r.status for r in records} == {Status.INFLIGHT}
     view = await stage.ledger.lane(lane)
     assert view is not None
-    assert (view.cursor, view.signed_upto) == (low + 3, batch[-1].stream_id)
+    assert (view.cursor, view.signed_upto) == (low + 3, batch[-1].position)
 
 
 @promise
@@ -481,7 +481,7 @@ async def given_bytes_are_a_prefix_of_the_queue(stage: Stage) -> None:
     fence = await owned(stage, lane)
     taken = await stage.ledger.take(fence, 9)
     with pytest.raises(Refused, match="oldest"):
-        await stage.ledger.record_attempts(fence, 0, [given(second, taken[1].stream_id)])
+        await stage.ledger.record_attempts(fence, 0, [given(second, taken[1].position)])
 
 
 @promise
@@ -491,8 +491,8 @@ async def keyless_lane_signs_nothing_and_others_are_given_nothing(stage: Stage) 
     fence = await owned(stage, lane)
     [taken] = await stage.ledger.take(fence, 9)
     with pytest.raises(Refused, match="does not take"):
-        await stage.ledger.record_attempts(fence, nonce + 1, [given(entry, taken.stream_id, Purpose.FIRST)])
-    await stage.ledger.record_attempts(fence, nonce + 1, [given(entry, taken.stream_id)])
+        await stage.ledger.record_attempts(fence, nonce + 1, [given(entry, taken.position, Purpose.FIRST)])
+    await stage.ledger.record_attempts(fence, nonce + 1, [given(entry, taken.position)])
     for purpose in (Purpose.REPLACE, Purpose.NOOP, Purpose.RESIGN):
         write = stage.write(entry, nonce, purpose, hash="0xz", deaths=[f"{nonce}:0xa"])
         with pytest.raises(Refused, match="does not take"):
@@ -500,7 +500,7 @@ async def keyless_lane_signs_nothing_and_others_are_given_nothing(stage: Stage) 
     signing = await stage.own(await stage.lane())
     await stage.queued(signing.lane)
     [other] = await stage.ledger.take(signing, 1)
-    write = stage.write(Entry(other.intent, other.life, 0), nonce, Purpose.GIVEN, stream_id=other.stream_id)
+    write = stage.write(Entry(other.intent, other.life, 0), nonce, Purpose.GIVEN, position=other.position)
     with pytest.raises(Refused, match="does not take"):
         await stage.ledger.record_attempts(signing, await stage.cursor(signing.lane), [write])
 
@@ -585,12 +585,12 @@ async def nothing_is_handed_out_on_a_server_with_another_history(stage: Stage) -
     fence = await owned(stage, lane)
     view = await stage.ledger.lane(lane)
     assert view is not None
-    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    await stage.ledger.vouch(fence, view.history_id, "elsewhere")
     for call in (stage.ledger.reserve, stage.ledger.turn):
         with pytest.raises(RolledBack):
             await call(lane, "t2", LONG_MS, None, SEED)
     assert await reserve(stage, lane, "t1") == SEED
-    await stage.ledger.vouch(fence, "elsewhere", view.replication_id)
+    await stage.ledger.vouch(fence, "elsewhere", view.history_id)
     assert await reserve(stage, lane, "t2") == SEED + 1
 
 

@@ -118,7 +118,7 @@ async def fill_on_another_history_writes_nothing(stage: Stage) -> None:
     view = await stage.ledger.lane(lane)
     assert view is not None
     await stage.ledger.fill(fence, [noop(BASE - 1)])
-    await stage.ledger.vouch(fence, view.replication_id, "elsewhere")
+    await stage.ledger.vouch(fence, view.history_id, "elsewhere")
     with pytest.raises(RolledBack):
         await stage.ledger.fill(fence, [noop(BASE - 2)])
     assert await stage.ledger.fill(fence, [noop(BASE - 1)]) == [noop(BASE - 1)]

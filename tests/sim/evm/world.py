@@ -169,7 +169,7 @@ class World:
         if owner != fact.id.key:
             self.say(f"nonce {fact.nonce} of {owner} was handed to {fact.id.key}")
         if fact.purpose is Purpose.FIRST:
-            stream = tuple(map(int, fact.stream_id.split("-")))
+            stream = tuple(map(int, fact.position.split("-")))
             before = self.owed.firsts.get(fact.lane)
             if before is not None and (stream <= before[0] or fact.nonce <= before[1]):
                 self.say(f"{fact.id.key} was signed out of order")

@@ -35,7 +35,7 @@ def former_owner_vouches() -> Sequence[Patch]:
         done = await record(self, writes)
         lane = self._lane
         if done:
-            lane.signed_upto = writes[-1].stream_id
+            lane.signed_upto = writes[-1].position
         known[id(lane.context), lane.id] = lane.footing
         return done
 

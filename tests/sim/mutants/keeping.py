@@ -59,7 +59,7 @@ def append_twice() -> Sequence[Patch]:
         record = self.records.get(entry.intent.id)
         if record is not None and record.status is Status.QUEUED:
             del self.records[entry.intent.id]
-            self.queue.pop(record.stream_id, None)
+            self.queue.pop(record.position, None)
         return original(self, entry, now)
 
     return [patch.object(LaneStore, "append", append)]

@@ -103,7 +103,7 @@ def recycle_after_send_error() -> Sequence[Patch]:
             if record is not None and len(record.attempts) == 1 and store.cursor == attempt.nonce + 1:
                 store.records[record.id] = replace(record, attempts=(), status=Status.QUEUED)
                 store.cursor = self._lane.cursor = attempt.nonce
-                earlier = [r.stream_id for r in store.records.values() if r.attempts]
+                earlier = [r.position for r in store.records.values() if r.attempts]
                 store.signed_upto = self._lane.signed_upto = max(earlier, default="0-0")
                 self._lane.flights.remove(record.id)
                 self._lane.wake()
@@ -157,7 +157,7 @@ def take_forgets_a_lost_reply() -> Sequence[Patch]:
 
     def take(self: LaneStore, fence: Fence, count: int) -> list[Taken]:
         before = set(self.pending)
-        return [t for t in original(self, fence, count) if t.stream_id not in before]
+        return [t for t in original(self, fence, count) if t.position not in before]
 
     return [patch.object(LaneStore, "take", take)]
 

@@ -36,6 +36,7 @@ from txmanager.core.models import (
     Purpose,
     Record,
 )
+from txmanager.core.positions import START, place
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import FINAL, LaneState, Status, lane_sources, sources
 from txmanager.core.stops import LaneCommand, StopCause
@@ -47,11 +48,6 @@ MAX_EVENTS = 100_000
 _FIRST = (Purpose.FIRST, Purpose.GIVEN)
 
 
-def _order(stream_id: str) -> tuple[int, int]:
-    ms, _, sequence = stream_id.partition("-")
-    return int(ms), int(sequence)
-
-
 @dataclass(slots=True)
 class Tombstone:
     life: str
@@ -61,7 +57,7 @@ class Tombstone:
 @dataclass(slots=True)
 class LaneStore:
     spec: LaneSpec
-    replication_id: str
+    history_id: str
     state: LaneState = LaneState.ACTIVE
     reason: str = ""
     cause: StopCause | None = None
@@ -76,8 +72,8 @@ class LaneStore:
     cursor: int | None = None
     baseline: int | None = None
     landed: int | None = None
-    signed_upto: str = "0-0"
-    last_id: str = "0-0"
+    signed_upto: str = START
+    last_id: str = START
     asks: int = 0
     check: Check = field(default_factory=Check)
     fills: dict[str, Attempt] = field(default_factory=dict)
@@ -134,9 +130,9 @@ class LaneStore:
                 1 for r in self.records.values() if not r.status.final and (r.attempts or r.status is Status.HELD)
             ),
             unretired=sum(1 for r in self.records.values() if r.status.final),
-            oldest_ms=max(0, now - _order(oldest)[0]) if oldest else 0,
-            replication_id=self.replication_id,
-            found_replication_id=found,
+            oldest_ms=max(0, now - place(oldest)[0]) if oldest else 0,
+            history_id=self.history_id,
+            found_history_id=found,
             asks=self.asks,
             check=self.check,
         )
@@ -161,7 +157,7 @@ class LaneStore:
         if (record := self.records.get(id)) is not None:
             if record.life != entry.life:
                 return Appended("other_life")
-            return Appended("exists", record.stream_id, record.status.value, len(self.queue), record.created_at)
+            return Appended("exists", record.position, record.status.value, len(self.queue), record.created_at)
         if entry.born < now - APPEND_WITHIN_MS:
             return Appended("stale")
         if entry.born > now + APPEND_WITHIN_MS:
@@ -184,15 +180,15 @@ class LaneStore:
             lane=self.spec.id,
             life=entry.life,
             status=Status.QUEUED,
-            stream_id=self.last_id,
-            created_at=_order(self.last_id)[0],
-            updated_at=_order(self.last_id)[0],
+            position=self.last_id,
+            created_at=place(self.last_id)[0],
+            updated_at=place(self.last_id)[0],
             seal=entry.seal,
         )
         self._event(id, Status.QUEUED, now)
         if entry.use is not None:
             numbers.bind(self, entry.use, id, now)
-        return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), _order(self.last_id)[0])
+        return Appended("appended", self.last_id, Status.QUEUED.value, len(self.queue), place(self.last_id)[0])
 
     def cancel(self, id: IntentId, life: str, now: int) -> bool:
         """Whether it was there to be cancelled; a final or retired one is not."""
@@ -235,7 +231,7 @@ class LaneStore:
             return Renewed("fenced", owner=self.owner, epoch=self.epoch)
         self.lease_until = now + lease_ms
         return Renewed(
-            "renewed", len(self.queue), self.state, self.asks, self.replication_id != found, self.owner, self.epoch
+            "renewed", len(self.queue), self.state, self.asks, self.history_id != found, self.owner, self.epoch
         )
 
     def release(self, fence: Fence) -> bool:
@@ -255,27 +251,27 @@ class LaneStore:
 
     def vouch(self, fence: Fence, stored: str, found: str) -> bool:
         self.check_fence(fence)
-        if self.replication_id == stored:
-            self.replication_id = found
-        return self.replication_id == found
+        if self.history_id == stored:
+            self.history_id = found
+        return self.history_id == found
 
     def take(self, fence: Fence, count: int) -> list[Taken]:
         self.check_fence(fence)
         if self.state not in (LaneState.ACTIVE, LaneState.DRAINING):
             return []
         taken = []
-        for stream_id in self._after_signed(count):
-            self.pending.add(stream_id)
-            record = self.records[self.queue[stream_id]]
-            at = _order(stream_id)[0]
-            taken.append(Taken(record.intent, record.life, stream_id, at, record.seal))
+        for position in self._after_signed(count):
+            self.pending.add(position)
+            record = self.records[self.queue[position]]
+            at = place(position)[0]
+            taken.append(Taken(record.intent, record.life, position, at, record.seal))
         return taken
 
     def fill(self, fence: Fence, attempts: Sequence[Attempt], done: Sequence[str], found: str) -> list[Attempt]:
         self.check_fence(fence)
         new = [attempt for attempt in attempts if attempt.name not in self.fills]
-        if new and self.replication_id != found:
-            raise RolledBack(self.spec.id, self.replication_id, found)
+        if new and self.history_id != found:
+            raise RolledBack(self.spec.id, self.history_id, found)
         if new and self.state is LaneState.QUARANTINED:
             raise Refused(self.spec.id, "the lane is quarantined")
         for attempt in new:
@@ -315,8 +311,8 @@ class LaneStore:
         if batch and all(self._recorded(write) for write in batch):
             assert self.cursor is not None
             return self.cursor
-        if self.replication_id != found:
-            raise RolledBack(self.spec.id, self.replication_id, found)
+        if self.history_id != found:
+            raise RolledBack(self.spec.id, self.history_id, found)
         self._check_state(batch)
         if not self.spec.keyless and (self.cursor is None or self.cursor != cursor):
             at = "nothing" if self.cursor is None else self.cursor
@@ -324,7 +320,7 @@ class LaneStore:
         top = cursor
         firsts = [w for w in batch if w.attempt.purpose in _FIRST]
         for write, oldest in zip_longest(firsts, self._after_signed(len(firsts))):
-            if write.stream_id != oldest:
+            if write.position != oldest:
                 raise Refused(str(write.id), "not the oldest queued entries")
         seen: set[IntentId] = set()
         for write in batch:
@@ -334,7 +330,7 @@ class LaneStore:
         if not self.spec.keyless:
             self.cursor = top
         if firsts:
-            self.signed_upto = firsts[-1].stream_id
+            self.signed_upto = firsts[-1].position
         assert self.cursor is not None
         return self.cursor
 
@@ -376,11 +372,11 @@ class LaneStore:
     def set_aside(self, fence: Fence, entry: Taken, hold: Mapping[str, Json], now: int) -> bool:
         self.check_fence(fence)
         record = self.records.get(entry.intent.id)
-        own = record is not None and record.stream_id == entry.stream_id
+        own = record is not None and record.position == entry.position
         if own and record is not None and record.status is not Status.QUEUED:
             return record.status is Status.HELD
-        self.queue.pop(entry.stream_id, None)
-        self.pending.discard(entry.stream_id)
+        self.queue.pop(entry.position, None)
+        self.pending.discard(entry.position)
         if record is None or not own:
             return False
         self.records[record.id] = replace(
@@ -397,7 +393,7 @@ class LaneStore:
         if status is Status.QUEUED:
             self.last_id = self._next_id(now)
             self.queue[self.last_id] = record.id
-            record = replace(record, stream_id=self.last_id)
+            record = replace(record, position=self.last_id)
         self.asks += 1
         self.records[record.id] = replace(record, status=status, hold=None, seal=seal, updated_at=now)
         self._event(record.id, status, now)
@@ -467,12 +463,12 @@ class LaneStore:
     # -- inside
 
     def _next_id(self, now: int) -> str:
-        ms, sequence = _order(self.last_id)
+        ms, sequence = place(self.last_id)
         return f"{now}-0" if now > ms else f"{ms}-{sequence + 1}"
 
     def _after_signed(self, count: int) -> list[str]:
-        upto = _order(self.signed_upto)
-        return list(islice((sid for sid in self.queue if _order(sid) > upto), count))
+        upto = place(self.signed_upto)
+        return list(islice((sid for sid in self.queue if place(sid) > upto), count))
 
     def _recorded(self, write: WriteAhead) -> bool:
         record = self.records.get(write.id)
@@ -531,7 +527,7 @@ class LaneStore:
             resigns=record.resigns + write.counted,
             updated_at=now,
         )
-        self.pending.add(write.stream_id)
+        self.pending.add(write.position)
         if record.status is not Status.INFLIGHT and not noop:
             self._event(write.id, Status.INFLIGHT, now, tx_hash=write.attempt.hash)
 
@@ -549,8 +545,8 @@ class LaneStore:
 
     def _finish(self, record: Record, outcome: Outcome, now: int) -> Record:
         """Every exit from the queue: outcome, XACK, XDEL and event in one step."""
-        self.queue.pop(record.stream_id, None)
-        self.pending.discard(record.stream_id)
+        self.queue.pop(record.position, None)
+        self.pending.discard(record.position)
         self.shares.give_back(record.id)
         bare: Intent = replace(record.intent, payload={})
         final = replace(
@@ -568,7 +564,7 @@ class LaneStore:
     def _event(
         self, id: IntentId, status: Status, now: int, tx_hash: str | None = None, error: str | None = None
     ) -> None:
-        ms, sequence = _order(self.events[-1].id) if self.events else (0, 0)
+        ms, sequence = place(self.events[-1].id) if self.events else (0, 0)
         event_id = f"{now}-0" if now > ms else f"{ms}-{sequence + 1}"
         self.events.append(Event(event_id, id, self.spec.id, status, now, tx_hash, error))
         del self.events[:-MAX_EVENTS]

@@ -31,6 +31,7 @@ from txmanager.core.ledger import (
     WriteAhead,
 )
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
+from txmanager.core.positions import START
 from txmanager.core.quotas import Drawn, Room
 from txmanager.core.reservations import Book, Cap, Recycled, Reserved, Turn
 from txmanager.core.states import LaneState, Status
@@ -83,7 +84,7 @@ class MemoryLedger:
         self._clock = clock
         self._retention_ms = retention_ms
         self._hop = hop
-        self.replication_id = "memory"
+        self.history_id = "memory"
         self.mailbox = MemoryMailbox(clock)
         self.homes = Homes()
         self.audits = AuditStore()
@@ -180,9 +181,9 @@ class MemoryLedger:
             def step(now: int, before: Record = before) -> bool:
                 store = self._store(before.lane)
                 unsigned = before.status is Status.QUEUED or not before.attempts
-                if unsigned and not self.vouches and store.replication_id != self.replication_id:
+                if unsigned and not self.vouches and store.history_id != self.history_id:
                     # it may have been signed, and the ledger forgot it
-                    raise RolledBack(before.lane, store.replication_id, self.replication_id)
+                    raise RolledBack(before.lane, store.history_id, self.history_id)
                 asked = store.cancel(before.id, before.life, now)
                 self._wake(before.lane, before.id if asked and store.records[before.id].status.final else None)
                 return asked
@@ -230,7 +231,7 @@ class MemoryLedger:
             store = self.stores.get(lane)
             if store is None:
                 return Lease("unknown")
-            return store.lease(owner, token, lease_ms, now, self.replication_id)
+            return store.lease(owner, token, lease_ms, now, self.history_id)
 
         return await self._step("lease", step)
 
@@ -238,7 +239,7 @@ class MemoryLedger:
         def step(now: int) -> list[Renewed]:
             stores = [self.stores.get(f.lane) for f in fences]
             return [
-                s.renew(f, lease_ms, now, self.replication_id) if s else Renewed("fenced")
+                s.renew(f, lease_ms, now, self.history_id) if s else Renewed("fenced")
                 for f, s in zip(fences, stores, strict=True)
             ]
 
@@ -269,7 +270,7 @@ class MemoryLedger:
     async def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead]) -> int:
         return await self._step(
             "record_attempts",
-            lambda now: self._fenced(fence).record_attempts(fence, cursor, batch, now, self.replication_id),
+            lambda now: self._fenced(fence).record_attempts(fence, cursor, batch, now, self.history_id),
             durable=True,
         )
 
@@ -282,9 +283,9 @@ class MemoryLedger:
 
         def step(now: int) -> list[Settled]:
             store = self._fenced(fence)
-            if unseen and store.replication_id != self.replication_id:
+            if unseen and store.history_id != self.history_id:
                 store.check_fence(fence)
-                raise RolledBack(fence.lane, store.replication_id, self.replication_id)
+                raise RolledBack(fence.lane, store.history_id, self.history_id)
             answers = store.settle(fence, batch, landed, now)
             for item in batch:
                 self._wake(fence.lane, item.id)
@@ -309,7 +310,7 @@ class MemoryLedger:
     async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
         return await self._step(
             "fill",
-            lambda _: self._fenced(fence).fill(fence, attempts, done, self.replication_id),
+            lambda _: self._fenced(fence).fill(fence, attempts, done, self.history_id),
             durable=True,
         )
 
@@ -349,7 +350,7 @@ class MemoryLedger:
         check_numbers(token, ttl_ms, chain_nonce, seed)
 
         def step(now: int) -> Reserved:
-            return numbers.reserve(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id, cap)
+            return numbers.reserve(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.history_id, cap)
 
         return await self._step("reserve", step, durable=True)
 
@@ -365,7 +366,7 @@ class MemoryLedger:
         check_numbers(token, ttl_ms, chain_nonce, seed)
 
         def step(now: int) -> Turn:
-            return numbers.turn(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.replication_id, cap)
+            return numbers.turn(self._store(lane), token, ttl_ms, chain_nonce, seed, now, self.history_id, cap)
 
         return await self._step("turn", step, durable=True)
 
@@ -471,12 +472,12 @@ class MemoryLedger:
         def step(now: int) -> Lane | None:
             store = self.stores.get(spec.id)
             if store is None:
-                store = self.stores[spec.id] = LaneStore(spec, self.replication_id)
+                store = self.stores[spec.id] = LaneStore(spec, self.history_id)
             elif store.state is LaneState.CLOSED:
                 return None
             check_sort(store.spec.keyless, spec)
             store.spec = spec
-            return store.view(now, self.replication_id)
+            return store.view(now, self.history_id)
 
         view = await self._step("register", step, durable=True)
         if view is None:  # durably: whoever hears it gives the lane up
@@ -517,7 +518,7 @@ class MemoryLedger:
             store = self._store(lane)
             store.set_state(state, words, evidence or {}, fence, cause, command)
             self._wake(lane)
-            return store.view(now, self.replication_id)
+            return store.view(now, self.history_id)
 
         return await self._step("set_lane", step, durable=True)
 
@@ -528,14 +529,14 @@ class MemoryLedger:
 
     async def lanes(self, pool: str | None = None) -> list[Lane]:
         def step(now: int) -> list[Lane]:
-            return [s.view(now, self.replication_id) for s in self.stores.values() if pool in (None, s.spec.pool)]
+            return [s.view(now, self.history_id) for s in self.stores.values() if pool in (None, s.spec.pool)]
 
         return await self._step("lanes", step)
 
     async def lane(self, lane: str) -> Lane | None:
         def step(now: int) -> Lane | None:
             store = self.stores.get(lane)
-            return store.view(now, self.replication_id) if store else None
+            return store.view(now, self.history_id) if store else None
 
         return await self._step("lane", step)
 
@@ -554,7 +555,7 @@ class MemoryLedger:
             lambda now: sorted((m for m, until in self._members.values() if until > now), key=lambda m: m.name),
         )
 
-    async def events(self, lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+    async def events(self, lane: str, after: str = START, count: int = 100) -> list[Event]:
         def step(_: int) -> list[Event]:
             def order(event_id: str) -> tuple[int, ...]:
                 return tuple(map(int, event_id.split("-")))

@@ -197,8 +197,8 @@ def book(store: LaneStore, now: int) -> Book:
 def _stopped(store: LaneStore, found: str) -> str | None:
     """The state in which nothing is handed out."""
     _keyless(store)
-    if store.replication_id != found:
-        raise RolledBack(store.spec.id, store.replication_id, found)
+    if store.history_id != found:
+        raise RolledBack(store.spec.id, store.history_id, found)
     return None if store.state in (LaneState.ACTIVE, LaneState.PAUSED) else store.state.value
 
 

@@ -171,7 +171,7 @@ def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None
         lane=lane,
         life=text(fields[b"l"]),
         status=status,
-        stream_id=text(fields[b"i"]),
+        position=text(fields[b"i"]),
         created_at=int(fields[b"t"]),
         updated_at=int(fields[b"u"]),
         attempts=_in_order(attempts),
@@ -206,7 +206,7 @@ def _pack_final(record: Record, outcome: Outcome) -> bytes:
             "more": more(intent).decode(),
             "at": record.created_at,
             "up": record.updated_at,
-            "sid": record.stream_id,
+            "sid": record.position,
             "outcome": _outcome_json(outcome),
             "hold": record.hold,
             "cancel": record.cancel_requested,
@@ -225,7 +225,7 @@ def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: byt
         lane=lane,
         life=life,
         status=outcome.status,
-        stream_id=body["sid"],
+        position=body["sid"],
         created_at=body["at"],
         updated_at=body["up"],
         attempts=tuple(_build_attempt(int(n), h, p, b"", b, proof) for n, h, p, b, proof in body["attempts"]),
@@ -275,8 +275,8 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         unfinished=int(snapshot[2]),
         unretired=int(snapshot[3]),
         oldest_ms=max(0, now - int(first.partition("-")[0])) if first else 0,
-        replication_id=text(fields[b"replid"]),
-        found_replication_id=text(snapshot[5]),
+        history_id=text(fields[b"replid"]),
+        found_history_id=text(snapshot[5]),
         asks=int(fields[b"asks"]),
         check=Check.parse(text(fields.get(b"check"))),
     )
@@ -301,10 +301,10 @@ def revision(snapshot: Sequence[Any]) -> int:
     return int(pairs(snapshot[0]).get(b"rev", b"0"))
 
 
-def event(lane: str, stream_id: bytes, flat: Sequence[bytes]) -> Event:
+def event(lane: str, position: bytes, flat: Sequence[bytes]) -> Event:
     fields = pairs(flat)
     return Event(
-        id=text(stream_id),
+        id=text(position),
         intent=IntentId.parse(text(fields[b"i"])),
         lane=lane,
         status=Status(text(fields[b"s"])),

@@ -96,7 +96,7 @@ class Owners(Backend):
         args: list[Arg] = [fence.epoch, fence.token, str(cursor), str(after)]
         for write in batch:
             attempt = write.attempt
-            args += (write.life, write.stream_id, attempt.nonce, attempt.hash, codec.pack_attempt(attempt))
+            args += (write.life, write.position, attempt.nonce, attempt.hash, codec.pack_attempt(attempt))
             args += (int(write.counted), *_deaths(write.deaths))
         keys = [
             self._keys.lane(lane),
@@ -149,7 +149,7 @@ class Owners(Backend):
         lane, id = fence.lane, entry.intent.id
         keys = [*self._lane_keys(lane, events=True)[:4], self._keys.record(lane, id)]
         held = codec.dumps({"reason": reason, "evidence": evidence})
-        args = (fence.epoch, fence.token, str(id), entry.stream_id, reason, held)
+        args = (fence.epoch, fence.token, str(id), entry.position, reason, held)
         reply = await self._fenced(fence, "set_aside", keys, args)
         return bool(reply[0] == b"held")
 

@@ -8,6 +8,7 @@ from typing import Any
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member, Route
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
+from txmanager.core.positions import START
 from txmanager.core.states import LaneState, lane_sources
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort
@@ -125,7 +126,7 @@ class Registry(Backend):
     def _member_keys(self) -> tuple[str, str]:
         return self._keys.members, self._keys.deadlines
 
-    async def events(self, lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+    async def events(self, lane: str, after: str = START, count: int = 100) -> list[Event]:
         stream = self._keys.events(lane)
         [found] = await self._runner.plain(stream, ("XRANGE", stream, f"({after}", "+", "COUNT", count))
         return [codec.event(lane, sid, flat) for sid, flat in found]
