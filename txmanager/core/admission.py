@@ -481,3 +481,13 @@ def check_counts(counts: Mapping[str, Count]) -> None:
             raise InvalidInput("count", f"count and pending must be from 0 to {NONCE_LIMIT}, height below 2**63")
         if re.search(r"[^0-9a-zA-Z]", read.block + read.orphaned):
             raise InvalidInput("block", "must be a block hash")
+
+
+def check_owner(owner: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", owner):
+        raise InvalidInput("owner", "must be 1 to 64 of A-Z a-z 0-9 _ . : -")
+
+
+def kept_text(message: str) -> str:
+    """A node's words as they are stored: bounded, and text that any store can write."""
+    return message[:MESSAGE_LIMIT].encode("utf-8", "replace").decode()

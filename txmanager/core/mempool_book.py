@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 from txmanager.core.admission import (
     ENDED_LIMIT,
-    MESSAGE_LIMIT,
     Base,
     Ended,
     EndReason,
     Limits,
     State,
+    kept_text,
 )
 
 Rank = tuple[int, int, str]
@@ -193,7 +193,7 @@ class Book:
             self.aging[s.address] = now + self.limits.count_fresh_ms
             self.due.pop(s.address, None)
             s.paused_until = 0
-        self.ended[tx.hash] = Ended(tx.hash, tx.sender, tx.nonce, reason, message[:MESSAGE_LIMIT], code, now)
+        self.ended[tx.hash] = Ended(tx.hash, tx.sender, tx.nonce, reason, kept_text(message), code, now)
         self.ended.move_to_end(tx.hash)
         while len(self.ended) > ENDED_LIMIT:
             self.ended.popitem(last=False)

@@ -29,6 +29,7 @@ from txmanager.core.admission import (
     Verdict,
     check_counts,
     check_offers,
+    check_owner,
 )
 from txmanager.core.mempool import Machine
 from txmanager.core.mempool_book import Sender, Tx
@@ -76,6 +77,8 @@ class MemoryMempool:
         self, offers: Sequence[Offer], counts: Mapping[str, Count] | None = None, *, owner: str = ""
     ) -> list[Admitted]:
         check_offers(offers, counts or {})
+        if owner:
+            check_owner(owner)
         call = self._token()
 
         def step(now: int) -> list[Admitted]:
@@ -86,6 +89,7 @@ class MemoryMempool:
         return await self._step("admit", step)
 
     async def take(self, owner: str, most: int = 1) -> Taken:
+        check_owner(owner)
         call = self._token()
         return await self._step("take", lambda now: self.machine.take(owner, most, call, now))
 
@@ -100,6 +104,7 @@ class MemoryMempool:
         wait_ms: int = 0,
         more: bool = True,
     ) -> Done:
+        check_owner(owner)
         call = self._token()
         return await self._step(
             "done",
@@ -139,6 +144,7 @@ class MemoryMempool:
         return await self._step("expire", self.machine.expire)
 
     async def heartbeat(self, owner: str) -> Alive:
+        check_owner(owner)
         return await self._step("heartbeat", lambda now: self.machine.heartbeat(owner, now))
 
     async def leave(self, owner: str) -> None:

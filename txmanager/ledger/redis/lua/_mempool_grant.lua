@@ -1,0 +1,52 @@
+-- Granting: who may send what, until when.
+local function heard(owner)
+  local since, last = string.match(redis.call('HGET', KEYS[13], owner) or '', '^(%d+) (%d+)$')
+  return tonumber(since), tonumber(last)
+end
+-- A living instance, on a store that is neither new nor forgetful. When the server changed, a grant may be forgotten:
+-- everything here may have been sent.
+local function may_grant(owner)
+  local found = replication_id()
+  if C.replid ~= '' and C.replid ~= found then
+    C.quiet, C.doubt = now + L.quiet_ms, C.seq
+  end
+  C.replid = found
+  local _, last = heard(owner)
+  return last ~= nil and now - last < L.alive_ms and now >= C.quiet
+end
+local function lapsed(h)
+  local since, last = heard(h.owner)
+  if not last or now - last >= L.alive_ms or since > h.at then return true end
+  return now >= h.till
+end
+local function tell(address, h)
+  local t = tx(h.hash)
+  return {
+    t.hash, address, t.nonce, h.fence, digits(math.max(0, h.till - now)), h.again, digits(t.tries),
+    digits(math.max(0, h.at - t.at))
+  }
+end
+local function grant(s, t, owner, call, after)
+  local again = (t.state ~= 'waiting' or t.seq <= C.doubt) and '1' or '0'
+  if t.state ~= 'processing' then move(t, 'processing') end
+  t.tries = t.tries + 1
+  C.fence = C.fence + 1
+  local fence = digits(C.fence) .. '.' .. call
+  redis.call(
+    'HSET', KEYS[10], s.address,
+    table.concat({owner, fence, call, t.nonce, t.hash, digits(now), digits(now + L.hold_ms), again, after}, ' ')
+  )
+  arrange(s)
+  return tell(s.address, hold(s.address))
+end
+local function best()
+  local first = redis.call('ZREVRANGE', KEYS[7], 0, 0)[1]
+  return first and sender(string.sub(first, -42))
+end
+local function grant_best(owner, call, after)
+  local s = best()
+  if not s or redis.call('HLEN', KEYS[10]) >= L.executors or not may_grant(owner) then return nil end
+  local t = head(s)
+  if t.state == 'waiting' and C.kept_bytes > 0 and C.kept_bytes + t.size > L.kept_bytes then return nil end
+  return grant(s, t, owner, call, after)
+end
