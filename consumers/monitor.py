@@ -1,4 +1,4 @@
-"""The monitor: compares every EVM lane with its chain, raises alerts, asks owners to look. Holds no key, no lease.
+"""The monitor: compares lanes with their chain, raises alerts, asks owners to look. Holds no key, no lease.
 
 One is enough, two stand in for each other. `monitor.metrics_port` of the configuration, or `TXMANAGER_METRICS_PORT`,
 serves metrics for Prometheus; alerts are log lines `nonce alert` with a stable `alert`.
@@ -17,8 +17,8 @@ from txmanager.wiring import build_watched, open_ledger
 
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
-    if not any(network.chain == "evm" for network in settings.networks.values()):
-        raise InvalidSettings("networks", 'has none with chain = "evm"; there is nothing to monitor')
+    if not any(settings.family(name).watching for name in settings.networks):
+        raise InvalidSettings("networks", "has none whose chain can be monitored; there is nothing to monitor")
     told = settings.monitor
     ledger = await open_ledger(settings)
     watched, close = build_watched(settings, ledger)

@@ -23,8 +23,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rpc": {"core"},
     "signing": {"core"},
     "ledger": {"core"},
-    "chains": {"core", "rpc", "signing"},
-    "settings": {"core"},
+    # Of signing only the types, for what a chain family is.
+    "settings": {"core", "signing"},
+    "chains": {"core", "rpc", "signing", "settings"},
     "runtime": {"core", "settings"},
     # The only module that builds concrete adapters; everybody else takes the protocols of core.
     "wiring": {"core", "settings", "runtime", *ADAPTERS},

@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from pydantic import BaseModel
-
-from txmanager.chains.evm import KINDS as EVM_KINDS
-from txmanager.chains.evm import EvmChain, EvmNetwork, LaneId, preset
-from txmanager.chains.evm.given import EvmCounter
-from txmanager.chains.evm.intents import PATHS as EVM_PATHS
-from txmanager.chains.evm.names import check_address
-from txmanager.chains.evm.reader import EvmReader
-from txmanager.chains.evm.reading import read as read_evm
-from txmanager.chains.near import KINDS, NETWORKS, HarmlessCall, NearChain, NearNetwork, NearPolicy
-from txmanager.chains.near.intents import PATHS as NEAR_PATHS
-from txmanager.chains.near.reading import ELSEWHERE, PoolRules
-from txmanager.chains.near.reading import read as read_near
-from txmanager.chains.panel import origin
+from txmanager.chains.endpoints import endpoints
 from txmanager.core.chain import Chain
-from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.health import Limits
 from txmanager.core.kinds import Kind, Reading
@@ -31,7 +15,6 @@ from txmanager.core.models import Json, LaneSpec
 from txmanager.core.seal import Seals
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
-from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
 from txmanager.runtime.funding import TopUps
@@ -41,15 +24,13 @@ from txmanager.runtime.producer import Producer
 from txmanager.runtime.sealing import make_seals
 from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
-from txmanager.settings import NetworkSettings, PolicySettings, PoolSettings, Settings
-from txmanager.settings.models import PATIENCE
+from txmanager.settings import KeylessPoolSettings, NetworkSettings, PoolSettings, Settings
+from txmanager.settings.family import AnyFamily, AnyHeld, Held, Numbers, OpenReader, ReadPayload
 from txmanager.settings.secrets import reveal
-from txmanager.signing.signer import Signer
-from txmanager.signing.sources import KEY_SOURCES, Asked, Curve
+from txmanager.signing.sources import KEY_SOURCES
 
+Close = Callable[[], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
-KEYLESS_WINDOW = 100_000
-FILL_AFTER_S = Policy().fill_after_ms / 1000
 
 
 async def open_ledger(settings: Settings) -> Ledger:
@@ -80,67 +61,87 @@ def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]
     """The lanes this worker holds keys for, and the chains to close at the end."""
     services: dict[str, Service] = {}
     chains: list[Chain] = []
-    wanted = settings.worker.pools
-    for network_name, network in settings.networks.items():
-        pools = {
-            name: pool
-            for name, pool in settings.pools.items()
-            if pool.network == network_name and (wanted is None or name in wanted)
-        }
-        if not pools:
-            continue
-        build = _near if network.chain == "near" else _evm
-        chain, lanes = build(network_name, network, pools)
+    for name in _served_networks(settings):
+        family, network = settings.family(name), settings.networks[name]
+        held = _held(settings, name)
+        chain = family.open_chain(name, network, held)
         chains.append(chain)
-        for lane, pool_name in lanes.items():
+        for lane, one in held.items():
             if lane in services:
-                raise InvalidSettings(f"pools.{pool_name}.keys", "a key serves two pools; one key is one lane")
-            pool = pools[pool_name]
-            services[lane] = _service(lane, pool_name, pool, chain)
+                raise InvalidSettings(f"pools.{one.pool_name}.keys", "a key serves two pools; one key is one lane")
+            services[lane] = _service(settings, lane, one.pool_name, chain)
     return services, chains
 
 
-def _service(lane: str, pool_name: str, pool: PoolSettings, chain: Chain) -> Service:
-    if pool.keyless:
-        return Service(_keyless_pool(pool_name, pool).spec(lane), chain, _policy(pool, chain))
-    return Service(LaneSpec(lane, pool_name, queue_limit=pool.queue_limit), chain, _policy(pool, chain))
+def _served_networks(settings: Settings) -> list[str]:
+    return [name for name in settings.networks if _served(settings, name)]
+
+
+def _served(settings: Settings, network: str) -> dict[str, PoolSettings]:
+    """The pools of a network that this worker serves."""
+    wanted = settings.worker.pools
+    pools = settings.pools.items()
+    return {name: pool for name, pool in pools if pool.network == network and (wanted is None or name in wanted)}
+
+
+def _held(settings: Settings, name: str) -> dict[str, AnyHeld]:
+    """Every lane to serve on a network, with its pool and its key. One key is one lane, and so is one address."""
+    family, network, pools = settings.family(name), settings.networks[name], _served(settings, name)
+    held: dict[str, AnyHeld] = {}
+    for pool_name, pool in pools.items():
+        for lane, signer in family.load_keys(KEY_SOURCES, name, network, pool):
+            if lane in held:
+                raise InvalidSettings(f"pools.{pool_name}.keys", f"the key {signer.public_key} is listed twice")
+            held[lane] = Held(pool_name, pool, signer)
+    for pool_name, pool in pools.items():
+        for address in () if pool.callers_sign == "any" else sorted(pool.callers_sign):
+            lane = f"{family.lanes(name, network)}:{address}"
+            if lane in held:
+                has_key = f"pool {held[lane].pool_name} has the key of {address}"
+                raise InvalidSettings(f"pools.{pool_name}.keyless", f"{has_key}; an address cannot be both")
+            held[lane] = Held(pool_name, pool, None)
+    return held
+
+
+def _service(settings: Settings, lane: str, pool_name: str, chain: Chain) -> Service:
+    pool = settings.pools[pool_name]
+    policy = settings.family(pool.network).policy(settings.networks[pool.network], pool)
+    if isinstance(pool, KeylessPoolSettings) and pool.keyless:
+        return Service(_keyless_pool(pool_name, pool).spec(lane), chain, policy)
+    return Service(LaneSpec(lane, pool_name, queue_limit=pool.queue_limit), chain, policy)
 
 
 def build_discovery(settings: Settings, chains: Sequence[Chain]) -> Callable[[Route], Service | None] | None:
-    """Lanes that an API process registered for an address of its own choice: where a pool is keyless for any."""
-    wanted = settings.worker.pools
-    by_id = {chain.chain_id: chain for chain in chains if isinstance(chain, EvmChain)}
-    open_pools = {
-        name: (pool, by_id[chain_id])
-        for name, pool in settings.pools.items()
-        if pool.keyless == "any" and (wanted is None or name in wanted)
-        if (chain_id := settings.networks[pool.network].chain_id) in by_id
-    }
+    """Lanes that an API process registered for an address of its own choice: where a pool is keyless for any.
+    `chains` are those of `build_services`."""
+    open_pools: dict[str, tuple[Numbers[NetworkSettings], Chain]] = {}
+    for name, chain in zip(_served_networks(settings), chains, strict=True):
+        numbers = settings.family(name).numbers
+        if numbers is not None:
+            pools = _served(settings, name).items()
+            open_pools |= {n: (numbers, chain) for n, pool in pools if pool.callers_sign == "any"}
 
     def discover(route: Route) -> Service | None:
         if route.pool not in open_pools:
             return None
-        pool, chain = open_pools[route.pool]
-        chain.add_keyless(route.lane)
-        return _service(route.lane, route.pool, pool, chain)
+        numbers, chain = open_pools[route.pool]
+        numbers.adopt(chain, route.lane)
+        return _service(settings, route.lane, route.pool, chain)
 
     return discover if open_pools else None
 
 
-def build_desks(settings: Settings) -> tuple[dict[str, Desk], Callable[[], Awaitable[None]]]:
-    """What the nonce service needs of every EVM network, and how to close it. No key."""
+def build_desks(settings: Settings) -> tuple[dict[str, Desk], Close]:
+    """What the nonce service needs of every network that counts for callers, and how to close it. No key."""
     desks: dict[str, Desk] = {}
     for name, network in settings.networks.items():
-        if network.chain != "evm" or network.chain_id is None:
+        numbers = settings.family(name).numbers
+        if numbers is None:
             continue
-        chain = EvmChain(network.chain_id, endpoints(name, network), settings=evm_network(network))
-        pools = tuple(
-            _keyless_pool(pool_name, pool)
-            for pool_name, pool in settings.pools.items()
-            if pool.network == name and pool.keyless
-        )
-        signing = frozenset(n for n, pool in settings.pools.items() if pool.network == name and not pool.keyless)
-        desks[name] = Desk(name, EvmCounter(chain), pools, signing)
+        pools = {n: pool for n, pool in settings.pools.items() if pool.network == name}
+        keyless = {n: pool for n, pool in pools.items() if isinstance(pool, KeylessPoolSettings) and pool.keyless}
+        served = tuple(_keyless_pool(n, pool) for n, pool in keyless.items())
+        desks[name] = Desk(name, numbers.open(name, network), served, frozenset(pools.keys() - keyless.keys()))
 
     async def close() -> None:
         for desk in desks.values():
@@ -149,11 +150,10 @@ def build_desks(settings: Settings) -> tuple[dict[str, Desk], Callable[[], Await
     return desks, close
 
 
-def _keyless_pool(name: str, pool: PoolSettings) -> KeylessPool:
-    listed = () if pool.keyless == "any" else pool.keyless
+def _keyless_pool(name: str, pool: KeylessPoolSettings) -> KeylessPool:
     return KeylessPool(
         name,
-        frozenset(check_address(f"pools.{name}.keyless", address) for address in listed),
+        frozenset(() if pool.keyless == "any" else pool.keyless),
         pool.keyless == "any",
         int(pool.reserve_for_s * 1000),
         pool.queue_limit,
@@ -163,34 +163,38 @@ def _keyless_pool(name: str, pool: PoolSettings) -> KeylessPool:
 
 def build_kinds(settings: Settings) -> dict[str, Kind]:
     """The kinds of intents that can be asked for, each reading payloads by the rules of its pool. No key is touched."""
-    rules = {
-        name: PoolRules(pool.account, near_policy(pool.policy))
-        for name, pool in settings.pools.items()
-        if settings.networks[pool.network].chain == "near"
-    }
-
-    limits = {
-        name: (pool.policy.max_deposit, pool.policy.max_cost)
-        for name, pool in settings.pools.items()
-        if settings.networks[pool.network].chain == "evm"
-    }
-
-    def read(kind: str, pool: str, payload: Mapping[str, Json]) -> Reading:
-        chain, elsewhere = ("near", limits) if kind in KINDS else ("evm", rules)
-        if pool in elsewhere:
-            raise InvalidInput("pool", f"{pool!r} is of another chain; {kind} needs a pool on {chain.upper()}")
-        if pool in settings.pools and settings.pools[pool].keyless:
-            raise InvalidInput("pool", f"{pool!r} signs nothing: its callers do, see /evm/address/nonce")
-        if chain == "evm":
-            return read_evm(kind, payload, *limits.get(pool, ()))
-        return read_near(kind, payload, rules.get(pool, ELSEWHERE))
-
-    models: dict[str, type[BaseModel]] = {**KINDS, **EVM_KINDS}
-    paths = {**NEAR_PATHS, **EVM_PATHS}
-    return {name: Kind(name, model, partial(read, name), paths.get(name)) for name, model in models.items()}
+    kinds: dict[str, Kind] = {}
+    for family in settings.families().values():
+        read = partial(_read, settings, family, _rules(settings, family), family.reading(None))
+        kinds |= {
+            name: Kind(name, model, partial(read, name), family.paths.get(name)) for name, model in family.kinds.items()
+        }
+    return kinds
 
 
-def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awaitable[None]]]:
+def _rules(settings: Settings, family: AnyFamily) -> dict[str, ReadPayload]:
+    pools = settings.pools.items()
+    return {name: family.reading(pool) for name, pool in pools if settings.family(pool.network) is family}
+
+
+def _read(
+    settings: Settings,
+    family: AnyFamily,
+    rules: Mapping[str, ReadPayload],
+    elsewhere: ReadPayload,
+    kind: str,
+    pool: str,
+    payload: Mapping[str, Json],
+) -> Reading:
+    known = settings.pools.get(pool)
+    if known is not None and pool not in rules:
+        raise InvalidInput("pool", f"{pool!r} is of another chain; {kind} needs a pool on {family.title}")
+    if known is not None and known.callers_sign:
+        raise InvalidInput("pool", f"{pool!r} signs nothing: its callers do, see /{family.name}/address/nonce")
+    return rules.get(pool, elsewhere)(kind, payload)
+
+
+def build_probes(settings: Settings) -> tuple[dict[str, Probe], Close]:
     """One question per network that any live node answers, and how to close what asks them."""
     clients: dict[str, HttpRpc] = {}
 
@@ -204,7 +208,7 @@ def build_probes(settings: Settings) -> tuple[dict[str, Probe], Callable[[], Awa
     probes: dict[str, Probe] = {}
     for name, network in settings.networks.items():
         clients[name] = HttpRpc(endpoints(name, network))
-        probes[name] = partial(ask, clients[name], "status" if network.chain == "near" else "eth_blockNumber")
+        probes[name] = partial(ask, clients[name], settings.family(name).probe.alive)
     return probes, close
 
 
@@ -233,85 +237,16 @@ def timing(settings: Settings) -> Timing:
     return Timing(lease_ms=lease_ms, margin_ms=lease_ms // 5, grace_s=settings.worker.grace_s)
 
 
-def endpoints(name: str, network: NetworkSettings) -> list[Endpoint]:
-    return [
-        Endpoint(reveal(f"networks.{name}.rpc[{n}].url", rpc.url), direct=rpc.direct)
-        for n, rpc in enumerate(network.rpc)
-    ]
-
-
-def _near(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -> tuple[Chain, dict[str, str]]:
-    signers: dict[str, Signer] = {}
-    policies: dict[str, NearPolicy] = {}
-    lanes: dict[str, str] = {}
-    for pool_name, pool in pools.items():
-        for source in pool.keys:
-            for found in KEY_SOURCES.load(source, Asked(Curve.ED25519, pool.account)):
-                signer = found.signer
-                lane = f"near:{name}:{found.account}:{signer.public_key}"
-                if lane in lanes:
-                    raise InvalidSettings(f"pools.{pool_name}.keys", f"key {signer.public_key} is listed twice")
-                signers[lane], policies[lane], lanes[lane] = signer, near_policy(pool.policy), pool_name
-    facts = NETWORKS.get(name) or NearNetwork()
-    if network.finality is not None:
-        facts = NearNetwork(facts.validity_blocks, facts.epoch_blocks, str(network.finality))
-    chain = NearChain(
-        name, endpoints(name, network), signers, policies=policies, settings=facts, **_agreement(name, network)
-    )
-    return chain, lanes
-
-
-def _agreement(name: str, network: NetworkSettings) -> dict[str, Any]:
-    """How many nodes must agree on what. Endpoints of one host count as one where nodes tell no key of their own."""
-    hosts = {origin(endpoint.name) for endpoint in endpoints(name, network)}
-    if network.chain == "evm" and network.agreement is not None and network.agreement > len(hosts):
-        raise InvalidSettings(
-            f"networks.{name}.agreement", f"is {network.agreement}, but rpc has {len(hosts)} different hosts"
-        )
-    if network.chain == "evm" and network.agreement_for_done and len(hosts) < 2:
-        raise InvalidSettings(f"networks.{name}.agreement_for_done", "needs endpoints of two different hosts")
-    return {"agreement": network.agreement, "agreement_for_done": network.agreement_for_done}
-
-
-def _policy(pool: PoolSettings, chain: Chain) -> Policy:
-    if not isinstance(chain, EvmChain):
-        return Policy(
-            window=pool.window,
-            max_inflight=pool.max_inflight,
-            max_result_bytes=pool.max_result_bytes,
-            reserve=pool.reserve,
-            max_deposit=pool.policy.max_deposit,
-        )
-    facts, policy = chain.settings, pool.policy
-    if pool.keyless:
-        # No window: the bytes that everything waits for may come last.
-        return Policy(
-            window=KEYLESS_WINDOW,
-            max_inflight=KEYLESS_WINDOW,
-            include_within_ms=int(facts.resend_after_s * 1000),
-            max_result_bytes=pool.max_result_bytes,
-        )
-    return Policy(
-        window=min(pool.window, facts.window),
-        max_inflight=pool.max_inflight,
-        include_within_ms=int(facts.resend_after_s * 1000),
-        replace_after_ms=int((policy.bump_after_s or facts.replace_after_s) * 1000),
-        cancel_after_ms=None if policy.cancel_after_s is None else int(policy.cancel_after_s * 1000),
-        fill_after_ms=int((policy.fill_after_s or FILL_AFTER_S) * 1000),
-        max_result_bytes=pool.max_result_bytes,
-        reserve=pool.reserve,
-        max_deposit=policy.max_deposit,
-    )
-
-
-def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched], Callable[[], Awaitable[None]]]:
-    """Every EVM network with what reads it, by the beginning of its lanes' ids, and how to close that. No key."""
-    told, readers, watched = settings.monitor, list[EvmReader](), dict[str, Watched]()
+def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched], Close]:
+    """Every network that is monitored, by the beginning of its lanes' ids, and how to close what reads it. No key."""
+    told, readers, watched = settings.monitor, list[OpenReader](), dict[str, Watched]()
     for name, network in settings.networks.items():
-        if network.chain != "evm" or network.chain_id is None:
+        family = settings.family(name)
+        watching = family.watching
+        if watching is None:
             continue
         wanted = told.networks.get(name)
-        reader = EvmReader(network.chain_id, endpoints(name, network))
+        reader = watching.open(name, network)
         limits = Limits(
             stuck_after_ms=int(told.stuck_after_s * 1000),
             overdue_after_ms=int(told.overdue_after_s * 1000),
@@ -323,76 +258,12 @@ def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched
         if wanted is not None and wanted.top_up is not None and wanted.top_up_pool is not None:
             every_ms = int(wanted.top_up_every_s * 1000)
             producer = Producer(ledger, seals=open_seals(settings))
-            top_ups = TopUps(ledger, producer, wanted.top_up_pool, wanted.top_up, every_ms)
+            top_ups = TopUps(ledger, producer, wanted.top_up_pool, wanted.top_up, watching.pay, every_ms)
         readers.append(reader)
-        watched[f"evm:{network.chain_id}"] = Watched(name, reader, limits, top_ups)
+        watched[family.lanes(name, network)] = Watched(name, reader, limits, top_ups)
 
     async def close() -> None:
         for reader in readers:
             await reader.close()
 
     return watched, close
-
-
-def evm_network(network: NetworkSettings) -> EvmNetwork:
-    """The preset with what the configuration overrides."""
-    assert network.chain_id is not None
-    facts = preset(network.preset, network.chain_id)
-    given = {name: value for name, value in network.fees.model_dump().items() if value is not None}
-    if network.finality is not None:
-        given["finality"] = network.finality
-    return replace(facts, **given)
-
-
-def _evm(name: str, network: NetworkSettings, pools: dict[str, PoolSettings]) -> tuple[Chain, dict[str, str]]:
-    assert network.chain_id is not None
-    signers: dict[str, Signer] = {}
-    max_values: dict[str, int | None] = {}
-    bumps: dict[str, int] = {}
-    max_costs: dict[str, int | None] = {}
-    lanes: dict[str, str] = {}
-    for pool_name, pool in pools.items():
-        for source in pool.keys:
-            for found in KEY_SOURCES.load(source, Asked(Curve.SECP256K1)):
-                signer = found.signer
-                lane = str(LaneId(network.chain_id, signer.public_key))
-                if lane in lanes:
-                    raise InvalidSettings(f"pools.{pool_name}.keys", f"the key of {signer.public_key} is listed twice")
-                signers[lane], max_values[lane], lanes[lane] = signer, pool.policy.max_deposit, pool_name
-                bumps[lane], max_costs[lane] = pool.policy.bump_percent or 0, pool.policy.max_cost
-    keyless = {
-        str(LaneId(network.chain_id, address)): name
-        for name, pool in pools.items()
-        for address in sorted(_keyless_pool(name, pool).addresses)
-    }
-    for lane in sorted(keyless.keys() & signers.keys()):
-        where, address = f"pools.{keyless[lane]}.keyless", lane.rpartition(":")[2]
-        raise InvalidSettings(where, f"pool {lanes[lane]} has the key of {address}; an address cannot be both")
-    lanes |= keyless
-    facts = evm_network(network)
-    chain = EvmChain(
-        network.chain_id,
-        endpoints(name, network),
-        signers,
-        settings=facts,
-        max_values=max_values,
-        max_costs=max_costs,
-        bumps=bumps,
-        keyless=keyless,
-        **_agreement(name, network),
-    )
-    return chain, lanes
-
-
-def near_policy(policy: PolicySettings) -> NearPolicy:
-    given = {
-        name: value
-        for name, value in policy.model_dump().items()
-        if value is not None and name not in ("harmless_call", *PATIENCE)
-    }
-    lists = {name: frozenset(value) for name, value in given.items() if isinstance(value, list | frozenset | set)}
-    call = policy.harmless_call
-    harmless = (
-        HarmlessCall(call.receiver_id, call.method_name, call.args.encode(), call.gas) if call is not None else None
-    )
-    return NearPolicy(**{**given, **lists}, harmless_call=harmless)

@@ -19,6 +19,7 @@ from tests.evm.nonce_stage import Service, nonce_service
 from tests.evm.stage import new_signer
 from tests.servers.processes import end, free_port, spawn
 from tests.waiting import until_sync
+from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.names import checksummed
 from txmanager.core.models import LaneSpec
 from txmanager.ledger.redis import RedisLedger
@@ -127,7 +128,7 @@ async def test_nobody_keeps_a_lane_from_its_top_up(service: Service, redis7: Has
         async def low() -> bool:
             return True
 
-        assert await TopUps(ledger, Producer(ledger), "hot", 7).pay(view, now, low) == taken
+        assert await TopUps(ledger, Producer(ledger), "hot", 7, pay).pay(view, now, low) == taken
     finally:
         await ledger.close()
     until_sync(lambda: service.machine.balance(poor) == 7, 30.0, what="the lane is paid")

@@ -15,6 +15,7 @@ from tests.evm.stage import PATIENT, POLICY, POOL, Stage, lane_of, new_signer
 from tests.evm.trouble import STORIES, foreign, until_based
 from tests.evm.watch import LIMITS, PERIODS, Watch
 from tests.waiting import until
+from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.transaction import read_raw
 from txmanager.core.alerts import Alert
 from txmanager.core.health import Limits
@@ -155,7 +156,7 @@ async def paid(make_anvil) -> None:
     ledger, poor, rich = MemoryLedger(), new_signer(), new_signer()
     stage = Stage(anvil, [poor, rich], ledger=ledger, pools={1: "treasury"})
     anvil.fund(poor.address, ETHER // 100)
-    top_ups = TopUps(ledger, Producer(ledger), "treasury", ETHER)
+    top_ups = TopUps(ledger, Producer(ledger), "treasury", ETHER, pay)
     with capture_logs() as logs:
         async with stage, Watch(stage, Limits(low_balance=ETHER // 10), top_ups=top_ups, logs=logs) as watch:
             await watch.alerted(Alert.LOW_BALANCE)
@@ -192,7 +193,7 @@ async def test_a_top_up_waits_for_the_one_before_and_reads_the_balance_after_it(
     ledger = MemoryLedger()
     await ledger.register(LaneSpec("evm:1:0x" + "aa" * 20, "treasury"))
     lane = await ledger.register(LaneSpec("evm:1:0x" + "bb" * 20, POOL))
-    top_ups, low = TopUps(ledger, Producer(ledger), "treasury", 5, every_ms=1_000), [True]
+    top_ups, low = TopUps(ledger, Producer(ledger), "treasury", 5, pay, every_ms=1_000), [True]
 
     async def still_low() -> bool:
         return low[0]

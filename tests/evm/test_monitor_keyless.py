@@ -12,6 +12,7 @@ from tests.evm.stage import CHAIN_ID
 from tests.evm.watch import LIMITS
 from tests.waiting import until
 from txmanager.chains.evm import LaneId
+from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.core.alerts import Alert, Check
 from txmanager.core.health import Health
@@ -30,7 +31,7 @@ async def test_a_gap_stuck_bytes_and_foreign_use_are_alerted_about_and_nothing_i
         ledger = RedisLedger(redis7.url, prefix=prefix, durability="none")
         reader = EvmReader(CHAIN_ID, [Endpoint(anvil.url)])
         limits = replace(LIMITS, stuck_after_ms=1, overdue_after_ms=3_600_000, low_balance=2 * 10**21)
-        watched = Watched("local", reader, limits, TopUps(ledger, Producer(ledger), "hot", 10**20))
+        watched = Watched("local", reader, limits, TopUps(ledger, Producer(ledger), "hot", 10**20, pay))
         monitor = Monitor(ledger, {f"evm:{CHAIN_ID}": watched})
         wallet = service.wallet()
         lane = str(LaneId(CHAIN_ID, wallet.address))

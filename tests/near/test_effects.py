@@ -13,9 +13,9 @@ from txmanager.chains.near.effects import ACTION_NAMES, OWN_ACCOUNT_EFFECTS, dep
 from txmanager.chains.near.intents import AnyAction
 from txmanager.chains.near.names import PublicKey
 from txmanager.chains.near.reading import ELSEWHERE, read
+from txmanager.chains.near.settings import OwnAccountEffect, RelayedAction
 from txmanager.core.errors import PolicyRefused
 from txmanager.core.kinds import UNLIMITED
-from txmanager.settings.models import OwnAccountEffect, RelayedAction
 
 ME, KEY = "relayer.near", PublicKey(0, bytes(32))
 ALL: dict[str, act.PlainAction] = {

@@ -12,27 +12,13 @@ import pytest
 from pydantic import BaseModel
 
 from txmanager.chains.near.policy import SETTLED, HarmlessCall, NearPolicy
-from txmanager.settings import PolicySettings, Settings, load
-from txmanager.settings.models import (
-    NEAR_FINALITIES,
-    PATIENCE,
-    FeeSettings,
-    HarmlessCallSettings,
-    MonitoredNetwork,
-)
+from txmanager.chains.near.settings import Finality, HarmlessCallSettings, NearPolicySettings
+from txmanager.settings import Settings, load
+from txmanager.settings.family import find
+from txmanager.settings.models import MonitoredNetwork
 
 CONFIG = Path(__file__).parent.parent.parent / "config"
 EXAMPLES = sorted(CONFIG.glob("*.toml"))
-EVM_ONLY = {
-    "chain_id",
-    "preset",
-    "fees",
-    "keyless",
-    "reserve_for_s",
-    *FeeSettings.model_fields,
-    *PATIENCE,
-    *MonitoredNetwork.model_fields,
-}
 
 
 def test_there_is_an_example_for_every_kind_of_installation():
@@ -63,7 +49,8 @@ def models(kind: type[BaseModel] = Settings) -> set[type[BaseModel]]:
 def test_every_key_is_documented_in_the_single_example():
     """Used, or shown in a comment."""
     text = (CONFIG / "single.toml").read_text()
-    keys = {name for model in models() for name in model.model_fields} - EVM_ONLY
+    documented = models() | models(find("near").network) | models(find("near").pool)
+    keys = {name for model in documented for name in model.model_fields} - set(MonitoredNetwork.model_fields)
     missing = {key for key in keys if not re.search(rf"(?<![\w-]){key} =|\b{key}[\].]", text)}
     assert not missing
 
@@ -81,9 +68,9 @@ def test_defaults_in_the_single_example_are_the_defaults():
 
 def test_the_policy_is_the_adapters_policy():
     """One word for one thing: every limit of the NEAR adapter can be set, and none that it does not know."""
-    assert set(PolicySettings.model_fields) - set(PATIENCE) == {field.name for field in fields(NearPolicy)}
+    assert set(NearPolicySettings.model_fields) == {field.name for field in fields(NearPolicy)}
     assert set(HarmlessCallSettings.model_fields) == {field.name for field in fields(HarmlessCall)}
-    assert set(NEAR_FINALITIES) == set(SETTLED)
+    assert set(get_args(Finality)) == set(SETTLED)
 
 
 def test_policy_defaults_in_the_single_example_are_the_adapters():

@@ -123,14 +123,17 @@ def test_settings_are_frozen(write):
         ("[networks.a]\nchain = 'near'", "networks.a.rpc: is required; add it"),
         ("[networks.a]\nchain = 'near'\nrpc = []", "networks.a.rpc: must have at least one entry"),
         ("[networks.a]\nchain = 'near'\nrpc = 'https://x'", "networks.a.rpc: must be a list"),
-        ("[networks.a]\nchain = 'btc'\nrpc = [{ url = 'https://x' }]", "networks.a.chain: must be 'near' or 'evm'"),
+        (
+            "[networks.a]\nchain = 'btc'\nrpc = [{ url = 'https://x' }]",
+            "networks.a.chain: must be the name of an ins",
+        ),
         ("[networks.'a b']\nchain = 'near'\nrpc = [{ url = 'https://x' }]", "networks.a b: must be 1 to 63 of"),
-        ("[networks.a]\nchain = 'evm'\nrpc = [{ url = 'https://x' }]", "networks.a.chain_id: is required for an EVM"),
+        ("[networks.a]\nchain = 'evm'\nrpc = [{ url = 'https://x' }]", "networks.a.chain_id: is required; add it"),
         (
             "[networks.a]\nchain = 'evm'\nchain_id = 1\nfinality = 0\nrpc = [{ url = 'https://x' }]",
             'networks.a.finality: must be "finalized" or a number of blocks',
         ),
-        (NETWORK + "finality = 'soon'", "networks.test-net.finality: must be one of FINAL, EXECUTED,"),
+        (NETWORK + "finality = 'soon'", "networks.test-net.finality: must be 'FINAL', 'EXECUTED' or"),
         (
             "[pools.a]\nnetwork = 'x'",
             "pools.a.network: names no [networks.x]; add it, or use one of: there is none yet",
@@ -235,8 +238,11 @@ ALICE = "0x" + "aB" * 20
     [
         ('[pools.a]\nnetwork = "e"\nkeyless = ["alice"]', "must be addresses"),
         (f'[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\nkeys = ["env:K"]', "cannot stand beside keys"),
-        (f'[pools.a]\nnetwork = "n"\naccount = "a.near"\nkeyless = ["{ALICE}"]', "belongs to EVM pools"),
-        ('[pools.a]\nnetwork = "e"\n[pools.a.policy]\nown_account = ["add_key"]', "belongs to NEAR pools"),
+        (f'[pools.a]\nnetwork = "n"\naccount = "a.near"\nkeyless = ["{ALICE}"]', "pools.a.keyless: unknown key"),
+        (
+            '[pools.a]\nnetwork = "e"\n[pools.a.policy]\nown_account = ["add_key"]',
+            "own_account: unknown key",
+        ),
         (
             f'[pools.a]\nnetwork = "e"\nkeyless = ["{ALICE}"]\n[pools.b]\nnetwork = "e"\nkeyless = ["{ALICE.lower()}"]',
             "is in pool a of that chain, too",

@@ -75,14 +75,17 @@ async def test_thresholds_reach_the_lane_and_the_monitor(write, monkeypatch):
     ("text", "said"),
     [
         (EVM.replace("overdue_after_s = 60", "overdue_after_s = 29"), "monitor.overdue_after_s: must be at least"),
-        (EVM + "[monitor.networks.other]\n", "monitor.networks.other: names no EVM network"),
-        (EVM + TOP_UP.replace("chain]", "testnet]") + NEAR, "monitor.networks.testnet: names no EVM network"),
+        (EVM + "[monitor.networks.other]\n", "monitor.networks.other: names no network that is monitored"),
+        (
+            EVM + TOP_UP.replace("chain]", "testnet]") + NEAR,
+            "monitor.networks.testnet: names no network that",
+        ),
         (EVM + '[monitor.networks.chain]\ntop_up = "5"\n', "monitor.networks.chain: a top-up needs all of low_balance"),
         (EVM + TOP_UP.replace('"treasury"', '"gone"'), "monitor.networks.chain.top_up_pool: 'gone' is no pool"),
         (EVM + TOP_UP.replace('"50"', '"101"'), "monitor.networks.chain.top_up: is more than max_deposit"),
         (EVM + "period_s = 0\n", "monitor.period_s: "),
         (EVM.replace("bump_percent = 20", "bump_percent = 9"), "pools.paid.policy.bump_percent: "),
-        (NEAR + "policy = { cancel_after_s = 5 }", "pools.main.policy.cancel_after_s: belongs to EVM pools; remove it"),
+        (NEAR + "policy = { cancel_after_s = 5 }", "pools.main.policy.cancel_after_s: unknown key"),
     ],
 )
 def test_a_contradiction_names_its_field(write, text, said):

@@ -108,7 +108,7 @@ def build_app(
     streams = Streams(manager, hub, intents, metrics, api.max_streams, api.max_streams_per_token)
     nonces = manager.nonces(desks or {}, api.ledger_timeout_s)
     lanes = Lanes(manager, intents)
-    served = {name: pool.network for name, pool in settings.pools.items() if pool.keyless != "any"}
+    served = {name: pool.network for name, pool in settings.pools.items() if pool.callers_sign != "any"}
     handlers = Handlers(
         intents=intents,
         streams=streams,

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import typer
 
 from txmanager.cli.options import ConfigFile
 from txmanager.core.errors import InvalidSettings, KeyMissing, TxManagerError
+from txmanager.core.findings import Finding
 from txmanager.core.seal import SealMode
 from txmanager.core.states import LaneState
-from txmanager.settings import NetworkSettings, Settings, load
-
-if TYPE_CHECKING:
-    from txmanager.ledger.redis.checks import Finding
+from txmanager.settings import Settings, load
+from txmanager.settings.family import Unit
 
 COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
 _SKEW_MS = 1_000
-_LOW_YOCTO = 10**24
-"""One NEAR: some hundred account creations."""
 
 
 def doctor(config: ConfigFile = None) -> None:
@@ -41,8 +39,6 @@ async def _examine(settings: Settings) -> int:
 
 
 async def _findings(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
-    from txmanager.ledger.redis.checks import Finding
-
     yield "config", Finding("ok", f"{len(settings.networks)} networks, {len(settings.pools)} pools")
     told = await ledger(settings)
     for finding in told:
@@ -51,8 +47,8 @@ async def _findings(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
     if not any(finding.level == "fail" for finding in told):
         async for part, finding in _inside(settings):
             yield part, finding
-    for name, network in settings.networks.items():
-        for finding in await nodes(name, network):
+    for name in settings.networks:
+        for finding in await nodes(settings, name):
             yield f"network {name}", finding
     for finding in await keys(settings):
         yield "keys", finding
@@ -60,7 +56,7 @@ async def _findings(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
 
 async def ledger(settings: Settings) -> list[Finding]:
     # Imported here: the ledger's libraries take as long to load as all the rest, and `--help` should not wait.
-    from txmanager.ledger.redis.checks import Finding, inspect
+    from txmanager.ledger.redis.checks import inspect
 
     try:
         url = settings.ledger.reveal_url()
@@ -74,7 +70,6 @@ async def ledger(settings: Settings) -> list[Finding]:
 
 def seals(settings: Settings) -> Finding:
     """Whether somebody who can write to the ledger can make a worker sign."""
-    from txmanager.ledger.redis.checks import Finding
     from txmanager.wiring import open_seals
 
     try:
@@ -91,7 +86,6 @@ def seals(settings: Settings) -> Finding:
 
 async def _inside(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
     """The server's clock, and what the lanes and workers in it say of themselves."""
-    from txmanager.ledger.redis.checks import Finding
     from txmanager.wiring import open_ledger
 
     try:
@@ -123,20 +117,18 @@ async def _inside(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
 
 
 def _clock(skew_ms: int) -> Finding:
-    from txmanager.ledger.redis.checks import Finding
-
     if abs(skew_ms) < _SKEW_MS:
         return Finding("ok", "this machine and the ledger agree within a second")
     ahead = "ahead of" if skew_ms > 0 else "behind"
     return Finding("warn", f"the ledger is {abs(skew_ms) / 1000:.1f} s {ahead} this machine", "run NTP on both")
 
 
-async def nodes(name: str, network: NetworkSettings) -> list[Finding]:
+async def nodes(settings: Settings, name: str) -> list[Finding]:
     """Each endpoint on its own: one that is away hides behind the others in normal work."""
-    from txmanager.ledger.redis.checks import Finding
+    from txmanager.chains.endpoints import endpoints
     from txmanager.rpc.http import HttpRpc
-    from txmanager.wiring import endpoints
 
+    network, probe = settings.networks[name], settings.family(name).probe
     try:
         found = endpoints(name, network)
     except InvalidSettings as problem:
@@ -146,42 +138,21 @@ async def nodes(name: str, network: NetworkSettings) -> list[Finding]:
         client = HttpRpc([endpoint])
         began = time.monotonic()
         try:
-            method = "status" if network.chain == "near" else "eth_chainId"
-            told = await client.call(method, [], timeout=5.0)
+            told = await client.call(probe.doctor, [], timeout=5.0)
         except TxManagerError as error:
             findings.append(Finding("fail", f"rpc[{n}]: {error}", f"check networks.{name}.rpc and the node"))
             continue
         finally:
             await client.close()
         took_ms = (time.monotonic() - began) * 1000
-        findings.append(
-            _near_status(n, told, took_ms) if network.chain == "near" else _evm_chain(n, network, told, took_ms)
-        )
+        seen = probe.describe(network, told)
+        answers = f"answers in {took_ms:.0f} ms: " if seen.level == "ok" else ""
+        findings.append(replace(seen, what=f"rpc[{n}] {answers}{seen.what}"))
     return findings
-
-
-def _near_status(n: int, told: Any, took_ms: float) -> Finding:
-    from txmanager.ledger.redis.checks import Finding
-
-    sync = told.get("sync_info", {}) if isinstance(told, dict) else {}
-    if sync.get("syncing"):
-        return Finding("warn", f"rpc[{n}] is still syncing", "wait, or use another node")
-    height = sync.get("latest_block_height", "?")
-    chain = told.get("chain_id", "?") if isinstance(told, dict) else "?"
-    return Finding("ok", f"rpc[{n}] answers in {took_ms:.0f} ms: {chain}, block {height}")
-
-
-def _evm_chain(n: int, network: NetworkSettings, told: Any, took_ms: float) -> Finding:
-    from txmanager.ledger.redis.checks import Finding
-
-    if isinstance(told, str) and int(told, 16) != network.chain_id:
-        return Finding("fail", f"rpc[{n}] serves chain {int(told, 16)}, not {network.chain_id}", "use another node")
-    return Finding("ok", f"rpc[{n}] answers in {took_ms:.0f} ms: chain {network.chain_id}")
 
 
 async def keys(settings: Settings) -> list[Finding]:
     """What the chain says of every key this machine holds: there, its nonce, its money."""
-    from txmanager.ledger.redis.checks import Finding
     from txmanager.wiring import build_services
 
     try:
@@ -199,21 +170,17 @@ async def keys(settings: Settings) -> list[Finding]:
             except TxManagerError as error:
                 findings.append(Finding("fail", f"{lane}: {error}", "check the network's nodes"))
             else:
-                findings.append(_key(lane, view.next_nonce, view.balance))
+                unit = settings.family(settings.pools[service.spec.pool].network).unit
+                findings.append(_key(f"{lane} at nonce {view.next_nonce}", view.balance, unit))
     finally:
         for chain in chains:
             await chain.close()
     return findings
 
 
-def _key(lane: str, nonce: int, balance: int | None) -> Finding:
-    from txmanager.ledger.redis.checks import Finding
-
+def _key(lane: str, balance: int | None, unit: Unit) -> Finding:
     if balance is None:
-        return Finding("ok", f"{lane} at nonce {nonce}")
-    if lane.startswith("near:"):
-        money = f"{balance / 10**24:.2f} NEAR"
-        if balance < _LOW_YOCTO:
-            return Finding("warn", f"{lane} at nonce {nonce} can spend only {money}", "send it more")
-        return Finding("ok", f"{lane} at nonce {nonce}, can spend {money}")
-    return Finding("ok", f"{lane} at nonce {nonce}, balance {balance}")
+        return Finding("ok", lane)
+    if balance < unit.low:
+        return Finding("warn", f"{lane} can spend only {unit.words(balance)}", "send it more")
+    return Finding("ok", f"{lane}, can spend {unit.words(balance)}")

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from txmanager.cli.options import ConfigFile
-from txmanager.core.errors import InvalidInput, InvalidSettings, NotFound, Unavailable
-from txmanager.settings import PoolSettings, Settings, load
-from txmanager.settings.secrets import reveal
+from txmanager.core.chain import Chain
+from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, NotFound, Unavailable
+from txmanager.settings import Settings, load
+from txmanager.settings.family import AnyHeld, CallLimits, Held
 from txmanager.signing import Ed25519Signer, Secret, vault
-from txmanager.signing.sources import KEY_SOURCES, PASSPHRASE_VARIABLE, Asked, Curve
-
-if TYPE_CHECKING:
-    from txmanager.chains.near import NearChain
-    from txmanager.signing.signer import Signer
+from txmanager.signing.sources import KEY_SOURCES, PASSPHRASE_VARIABLE
 
 app = typer.Typer(help="The pools' signing keys: list them, add more.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_keys(config: ConfigFile = None) -> None:
-    """Every key of every NEAR pool: its lane, its next nonce and what it can spend. Prints no secret."""
+    """Every key of every pool: its lane, its next nonce and what it can spend. Prints no secret."""
     settings = load(config)
-    pools = {name: pool for name, pool in settings.pools.items() if settings.networks[pool.network].chain == "near"}
-    if not pools:
-        raise NotFound("the configuration has no NEAR pool")
-    missing = asyncio.run(_list(settings, pools))
+    if not any(pool.keys for pool in settings.pools.values()):
+        raise NotFound("the configuration has no pool with keys")
+    missing = asyncio.run(_list(settings))
     if missing:
         raise typer.Exit(1)
 
@@ -48,7 +43,9 @@ def provision(
         str | None, typer.Option(help="Make function-call keys that can only call this contract.")
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="... and only these methods (repeat the option).")] = None,
-    allowance: Annotated[str | None, typer.Option(help="... with this much gas money in yoctoNEAR.")] = None,
+    allowance: Annotated[
+        str | None, typer.Option(help="... with this much for fees, in the chain's smallest unit.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Add access keys to a pool's account until COUNT are in the file and on the chain. Run it again if it stops.
@@ -57,40 +54,40 @@ def provision(
     """
     settings = load(config)
     chosen = settings.pools.get(pool)
-    if chosen is None or settings.networks[chosen.network].chain != "near" or chosen.account is None:
-        raise NotFound(f"the configuration has no NEAR pool {pool!r}")
+    if chosen is None or chosen.account is None or settings.family(chosen.network).add_keys is None:
+        raise NotFound(f"the configuration has no pool {pool!r} whose account can have more keys")
     if receiver is None and (method or allowance):
         raise InvalidInput("--receiver", "is required with --method and --allowance")
     if allowance is not None and not (allowance.isascii() and allowance.isdigit()):
-        raise InvalidInput("--allowance", "must be a whole number of yoctoNEAR")
-    keys = KEY_SOURCES.load(signer, Asked(Curve.ED25519, chosen.account))
+        raise InvalidInput("--allowance", f"must be a whole number of {settings.family(chosen.network).unit.smallest}")
+    network, signing = settings.networks[chosen.network], chosen.model_copy(update={"keys": (signer,)})
+    [(lane, key), *_] = settings.family(chosen.network).load_keys(KEY_SOURCES, chosen.network, network, signing)
     # First the file, then the chain: a key that was added is never one that nobody holds.
     names = _ensure(vault_file, chosen.account, count)
     typer.echo(f"{vault_file} holds {len(names)} keys of {chosen.account}")
     limits = None if receiver is None else (receiver, tuple(method or ()), int(allowance) if allowance else None)
-    asyncio.run(_provision(settings, chosen, keys[0].signer, names, limits))
+    asyncio.run(_provision(settings, lane, Held(pool, signing, key), names, limits))
     typer.echo(f'all {len(names)} are on the chain; use them with keys = ["vault:{vault_file}"] in [pools.{pool}]')
 
 
-async def _list(settings: Settings, pools: Mapping[str, PoolSettings]) -> int:
+async def _list(settings: Settings) -> int:
+    # Imported here: `--help` should not wait for the adapters' libraries.
+    from txmanager.wiring import build_services
+
+    services, chains = build_services(settings)
     missing = 0
-    for name, pool in pools.items():
-        signers: dict[str, Signer] = {}
-        for source in pool.keys:
-            for found in KEY_SOURCES.load(source, Asked(Curve.ED25519, pool.account)):
-                signers[f"near:{pool.network}:{found.account}:{found.signer.public_key}"] = found.signer
-        chain = _chain(settings, pool, signers)
-        try:
-            for lane in signers:
-                missing += await _show(chain, name, lane)
-        finally:
+    try:
+        for lane, service in services.items():
+            if not service.spec.keyless:
+                unit = settings.family(settings.pools[service.spec.pool].network).unit
+                missing += await _show(service.chain, service.spec.pool, lane, unit.smallest)
+    finally:
+        for chain in chains:
             await chain.close()
     return missing
 
 
-async def _show(chain: NearChain, pool: str, lane: str) -> int:
-    from txmanager.core.errors import KeyMissing
-
+async def _show(chain: Chain, pool: str, lane: str, unit: str) -> int:
     try:
         view = await chain.nonce(lane)
     except KeyMissing:
@@ -99,40 +96,18 @@ async def _show(chain: NearChain, pool: str, lane: str) -> int:
     except Unavailable as error:
         typer.echo(f"{pool}  {lane}  unknown: {error}")
         return 1
-    typer.echo(f"{pool}  {lane}  next nonce {view.next_nonce}  can spend {view.balance} yoctoNEAR")
+    typer.echo(f"{pool}  {lane}  next nonce {view.next_nonce}  can spend {view.balance} {unit}")
     return 0
 
 
-async def _provision(
-    settings: Settings,
-    pool: PoolSettings,
-    signer: Signer,
-    names: list[str],
-    limits: tuple[str, tuple[str, ...], int | None] | None,
-) -> None:
-    from txmanager.chains.near.actions import CallPermission
-    from txmanager.chains.near.provision import provision
-
-    lane = f"near:{pool.network}:{pool.account}:{signer.public_key}"
-    chain = _chain(settings, pool, {lane: signer})
+async def _provision(settings: Settings, lane: str, held: AnyHeld, names: list[str], limits: CallLimits | None) -> None:
+    family = settings.family(held.pool.network)
+    assert family.add_keys is not None
+    chain = family.open_chain(held.pool.network, settings.networks[held.pool.network], {lane: held})
     try:
-        permission = CallPermission(*limits) if limits is not None else None
-        await provision(chain, lane, names, permission, report=typer.echo)
+        await family.add_keys(chain, lane, names, limits, typer.echo)
     finally:
         await chain.close()
-
-
-def _chain(settings: Settings, pool: PoolSettings, signers: dict[str, Signer]) -> NearChain:
-    # Imported here: `--help` should not wait for the chain's libraries.
-    from txmanager.chains.near import NearChain
-    from txmanager.rpc import Endpoint
-
-    told: Any = settings.networks[pool.network].rpc
-    endpoints = [
-        Endpoint(reveal(f"networks.{pool.network}.rpc[{n}].url", rpc.url), direct=rpc.direct)
-        for n, rpc in enumerate(told)
-    ]
-    return NearChain(pool.network, endpoints, signers)
 
 
 def _ensure(path: Path, account: str, count: int) -> list[str]:

@@ -18,9 +18,9 @@ from typing import Annotated
 import typer
 
 from txmanager.core.errors import InvalidInput
-from txmanager.core.given import RAW_KIND
 from txmanager.core.kinds import CREATE, UNLIMITED
 from txmanager.core.models import check_name
+from txmanager.settings.family import find, installed
 
 Limits = dict[str, list[str] | str | None]
 NEEDED = ("pools", "kinds", "receivers", "max_deposit")
@@ -50,19 +50,19 @@ def new(
     pool: Annotated[list[str] | None, typer.Option(help=f"A pool it may use (repeat), or {ANY}.")] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help=f"A kind of intent it may ask for, such as near.transfer (repeat), or {ANY}."),
+        typer.Option(help=f"A kind of intent it may ask for, such as chain.transfer (repeat), or {ANY}."),
     ] = None,
     receiver: Annotated[
         list[str] | None,
         typer.Option(
             help="An account, *.suffix or address it may pay and call (repeat; "
-            f'"{CREATE}" allows creating EVM contracts), or {ANY}.'
+            f'"{CREATE}" allows creating contracts), or {ANY}.'
         ),
     ] = None,
     max_deposit: Annotated[
         str | None,
         typer.Option(
-            help=f"The most that one intent may spend, in yoctoNEAR or wei, beside fees and tokens; or {ANY}."
+            help=f"The most that one intent may spend, in the chain's smallest unit, beside fees and tokens; or {ANY}."
         ),
     ] = None,
     max_cost: Annotated[
@@ -118,11 +118,10 @@ def _check_limits(given: Limits, scopes: list[Scope]) -> None:
 
 
 def _check_kind(option: str, kind: str) -> None:
-    # Imported here: `--help` should not wait for the chains' libraries.
-    from txmanager.chains.evm import KINDS as EVM_KINDS
-    from txmanager.chains.near import KINDS as NEAR_KINDS
-
-    known = [*NEAR_KINDS, *EVM_KINDS, RAW_KIND]
+    chain = kind.partition(".")[0]
+    if chain not in installed():
+        raise InvalidInput(option, f"{kind!r} begins with none of the installed chains: {', '.join(installed())}")
+    known = find(chain).all_kinds
     if kind not in known:
         raise InvalidInput(option, f"{kind!r} is not one of {', '.join(known)}")
 
@@ -134,7 +133,7 @@ def _check_receiver(option: str, receiver: str) -> None:
 
 def _check_deposit(option: str, deposit: str) -> None:
     if not (deposit.isascii() and deposit.isdigit() and int(deposit) < UNLIMITED):
-        raise InvalidInput(option, f"must be a whole number of yoctoNEAR or wei, or {ANY}")
+        raise InvalidInput(option, f"must be a whole number of the chain's smallest unit, or {ANY}")
 
 
 _OPTIONS: Mapping[str, tuple[str, Callable[[str, str], object]]] = {

@@ -7,13 +7,13 @@ after its end: one that was read before may not have it yet. A payment that is n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from txmanager.core.errors import KeyReused
 from txmanager.core.kinds import TOP_UP_KEY
 from txmanager.core.ledger import Ledger
-from txmanager.core.models import Lane, intent_id, new_intent
+from txmanager.core.models import Json, Lane, intent_id, new_intent
 from txmanager.runtime.producer import Producer
 
 LOOK_BACK = 32
@@ -27,8 +27,9 @@ class TopUps:
     pool: str
     """Whose lanes pay; they are never topped up themselves."""
     amount: int
+    payment: Callable[[str, int], tuple[str, Mapping[str, Json]]]
+    """The kind and payload of what pays an amount to a lane."""
     every_ms: int = 3_600_000
-    kind: str = "evm.transfer"
 
     async def pay(self, lane: Lane, now: int, still_low: Callable[[], Awaitable[bool]]) -> str | None:
         """The key of the payment that was asked for now; None when there is one already, or none is due."""
@@ -42,15 +43,14 @@ class TopUps:
         if not await still_low():
             return None
         key = self.key(lane.id, span)
-        address = lane.id.rpartition(":")[2]
-        payload = {"to": address, "value": str(self.amount)}
+        kind, payload = self.payment(lane.id, self.amount)
         metadata = {"top_up": lane.id}
         try:
             await self.producer.submit(
                 new_intent(
                     key=key,
                     pool=self.pool,
-                    kind=self.kind,
+                    kind=kind,
                     payload=payload,
                     max_age_s=max(1, self.every_ms // 1000),
                     metadata=metadata,

@@ -8,15 +8,18 @@ from txmanager.settings.load import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, find_fi
 from txmanager.settings.models import (
     ApiSettings,
     LedgerSettings,
+    Settings,
+    TokenLimits,
+    TokenSettings,
+    WorkerSettings,
+)
+from txmanager.settings.pools import (
+    KeylessPoolSettings,
     NetworkSettings,
     PolicySettings,
     PoolSettings,
     RpcSettings,
-    Settings,
-    TokenLimits,
-    TokenSettings,
     WebhookSettings,
-    WorkerSettings,
 )
 from txmanager.settings.secrets import Reference, Url
 from txmanager.settings.variables import PASSPHRASE_VARIABLE, environment_of, key_variables
@@ -26,6 +29,7 @@ __all__ = [
     "ENVIRONMENT_PREFIX",
     "PASSPHRASE_VARIABLE",
     "ApiSettings",
+    "KeylessPoolSettings",
     "LedgerSettings",
     "NetworkSettings",
     "PolicySettings",

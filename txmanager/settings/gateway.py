@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainSerializer
 
 from txmanager.core.errors import InvalidSettings
-from txmanager.settings.models import Money, Name, NetworkSettings, Part
+from txmanager.settings.parts import Money, Name, Part
+from txmanager.settings.pools import NetworkSettings
 
 SEED_NAMES: Mapping[str, str] = {
     "ENABLE_TX_POOL": "txpool",

@@ -17,7 +17,8 @@ from typing import Any, TypeGuard, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from txmanager.core.errors import InvalidSettings
-from txmanager.settings.models import Settings
+from txmanager.settings.models import Settings, family_of
+from txmanager.settings.pools import NetworkSettings, PoolSettings
 from txmanager.settings.secrets import HOW_TO_REFER, Url
 
 CONFIG_VARIABLE = "TXMANAGER_CONFIG"
@@ -71,7 +72,7 @@ def _read(path: Path | None, environment: Mapping[str, str] | None) -> tuple[Set
     except InvalidSettings as problem:
         return None, [problem]
     except ValidationError as error:
-        return None, [_in_words(details, where, path) for details in _each(error)]
+        return None, [_in_words(details, where, path, tree) for details in _each(error)]
 
 
 def _parse(path: Path) -> Tree:
@@ -178,7 +179,7 @@ def _each(error: ValidationError) -> Iterator[Any]:
             yield details
 
 
-def _in_words(details: Any, where: Where, path: Path | None) -> InvalidSettings:
+def _in_words(details: Any, where: Where, path: Path | None, tree: Tree) -> InvalidSettings:
     steps: tuple[str | int, ...] = tuple(step for step in details["loc"] if step != "[key]")
     field = ""
     for step in steps:
@@ -186,9 +187,9 @@ def _in_words(details: Any, where: Where, path: Path | None) -> InvalidSettings:
     variable = where.get(tuple(map(str, steps)))
     kind = str(details["type"])
     if kind == "extra_forbidden":
-        known = _fields_at(steps[:-1])
-        near = difflib.get_close_matches(str(steps[-1]), known, 1, 0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+        known = _fields_at(steps[:-1], tree)
+        alike = difflib.get_close_matches(str(steps[-1]), known, 1, 0.6)
+        hint = f"did you mean {alike[0]!r}?" if alike else f"known here: {', '.join(sorted(known))}"
         return InvalidSettings(field, f"unknown key in {variable or path or 'the configuration'}; {hint}")
     if kind == "string_pattern_mismatch":
         words = "must be the SHA-256 of the token: 64 small hexadecimal digits"
@@ -198,11 +199,14 @@ def _in_words(details: Any, where: Where, path: Path | None) -> InvalidSettings:
     return InvalidSettings(field, f"{words} (in {variable})" if variable else words)
 
 
-def _fields_at(steps: Sequence[str | int]) -> list[str]:
+def _fields_at(steps: Sequence[str | int], tree: Tree) -> list[str]:
     """The keys that are allowed in the table at this place."""
     model: type[BaseModel] = Settings
+    left = list(steps)
+    if len(left) > 1 and left[0] in ("networks", "pools"):
+        model, left = _chain_model(str(left[0]), str(left[1]), tree), left[2:]
     inside = False
-    for step in steps:
+    for step in left:
         if inside:
             # The name of an entry of dict[str, Model], or the index of one of tuple[Model, ...].
             inside = False
@@ -212,6 +216,15 @@ def _fields_at(steps: Sequence[str | int]) -> list[str]:
         inside = get_origin(annotation) in (dict, tuple)
         model = models[0]
     return list(model.model_fields)
+
+
+def _chain_model(table: str, name: str, tree: Tree) -> type[BaseModel]:
+    """A network or a pool has the keys of its chain."""
+    network = name if table == "networks" else tree["pools"][name].get("network")
+    family = family_of(tree.get("networks", {}).get(network, {}).get("chain"))
+    if table == "networks":
+        return family.network if family else NetworkSettings
+    return family.pool if family else PoolSettings
 
 
 def _is_model(kind: object) -> TypeGuard[type[BaseModel]]:

@@ -19,6 +19,7 @@ from tests.sim.evm.world import run as run_world
 from tests.sim.history import Appended, Ended, Fact, Leased, Recorded
 from tests.sim.loop import Process, VirtualLoop
 from txmanager.chains.evm import LaneId
+from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.transaction import Body, Fees, sign_any
 from txmanager.core.health import Limits
@@ -98,7 +99,7 @@ class MonitoredWorld(World):
         producer = Producer(self.ledger, new_life=lambda: f"{rng.getrandbits(64):016x}")
         limits = Limits(stuck_after_ms=8_000, overdue_after_ms=20_000, dropped_after_ms=1_500, low_balance=LOW)
         reader = EvmReader(CHAIN_ID, rpc=SimRpc(self, rng))
-        watched = Watched("sim", reader, limits, TopUps(self.ledger, producer, "treasury", TOP_UP, SPAN_MS))
+        watched = Watched("sim", reader, limits, TopUps(self.ledger, producer, "treasury", TOP_UP, pay, SPAN_MS))
         monitor = Monitor(
             self.ledger,
             {f"evm:{CHAIN_ID}": watched},

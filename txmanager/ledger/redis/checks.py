@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from txmanager.core.errors import Misconfigured, TxManagerError
+from txmanager.core.findings import Finding
 from txmanager.ledger.redis.access import open_servers
 from txmanager.ledger.redis.links import Dial, Link, SingleLink, connect
 from txmanager.ledger.redis.wire import Address, ReplyError
 
 Durability = Literal["fsync", "replicas", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    level: Literal["ok", "warn", "fail"]
-    what: str
-    fix: str = ""
 
 
 def _info(text: bytes) -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""What the configuration says of a NEAR network and of a pool on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainSerializer
+
+from txmanager.core.errors import InvalidSettings
+from txmanager.settings.parts import Money, Names, Part
+from txmanager.settings.pools import NetworkSettings, PolicySettings, PoolSettings
+
+Finality = Literal["FINAL", "EXECUTED", "EXECUTED_OPTIMISTIC"]
+OwnAccountEffect = Literal[
+    "add_key",
+    "delete_key",
+    "delete_account",
+    "deploy_contract",
+    "function_call",
+    "stake",
+    "transfer_to_gas_key",
+    "withdraw_from_gas_key",
+]
+RelayedAction = Literal[
+    "add_key",
+    "create_account",
+    "delete_key",
+    "deploy_contract",
+    "function_call",
+    "stake",
+    "transfer",
+    "transfer_to_gas_key",
+    "withdraw_from_gas_key",
+]
+"""All but `delete_account`, which gives away more than any `delegate_max_deposit`."""
+
+
+class NearNetworkSettings(NetworkSettings):
+    chain: Literal["near"]
+    finality: Finality | None = None
+
+
+class HarmlessCallSettings(Part):
+    receiver_id: str
+    method_name: str
+    args: str = "{}"
+    gas: int = Field(default=5 * 10**12, ge=1)
+
+
+class NearPolicySettings(PolicySettings):
+    """A list that is not given allows all, but for `own_account`, which then allows nothing, and `delegate_actions`:
+    function calls and transfers."""
+
+    delegate_senders: Names | None = None
+    delegate_receivers: Names | None = None
+    delegate_methods: Names | None = None
+    delegate_actions: Annotated[frozenset[RelayedAction], PlainSerializer(sorted)] | None = None
+    delegate_max_deposit: Money | None = None
+    delegate_max_gas: Money | None = None
+    delegate_max_bytes: int | None = Field(default=None, ge=1)
+    delegate_min_blocks_left: int | None = Field(default=None, ge=1)
+    own_account: Annotated[frozenset[OwnAccountEffect], PlainSerializer(sorted)] | None = None
+    harmless_call: HarmlessCallSettings | None = None
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        for limit in ("max_deposit", "max_cost"):
+            if "delete_account" in (self.own_account or ()) and getattr(self, limit) is not None:
+                yield InvalidSettings(
+                    f"{where}.own_account",
+                    f"delete_account gives the whole balance away, which {limit} never allows; remove one of the two",
+                )
+
+
+class NearPoolSettings(PoolSettings):
+    policy: NearPolicySettings = NearPolicySettings()
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        if not self.account:
+            yield InvalidSettings(f"{where}.account", "is required on NEAR: the account that the keys belong to")
+        yield from super().contradictions(where)

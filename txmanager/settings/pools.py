@@ -1,0 +1,122 @@
+"""Networks and pools as far as every chain has them; a chain's own settings are subclasses (`ChainFamily`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PlainSerializer
+
+from txmanager.core.errors import InvalidSettings
+from txmanager.core.states import Status
+from txmanager.settings.parts import Money, Name, Names, Part
+from txmanager.settings.secrets import SecretUrl, SecretWord, Url
+
+KEY_SOURCES = ("file:", "env:", "vault:", "mnemonic:")
+
+
+class RpcSettings(Part):
+    url: SecretUrl
+    direct: bool = False
+
+
+class NetworkSettings(Part):
+    chain: str
+    rpc: tuple[RpcSettings, ...] = Field(min_length=1)
+    agreement: int | None = Field(default=None, ge=1)
+    agreement_for_done: bool = False
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        agreement = min(2, len(self.rpc)) if self.agreement is None else self.agreement
+        if agreement > len(self.rpc):
+            yield InvalidSettings(
+                f"{where}.agreement", f"is {agreement}, but rpc has {len(self.rpc)}: add endpoints of other nodes"
+            )
+        if self.agreement_for_done and agreement < 2:
+            yield InvalidSettings(f"{where}.agreement_for_done", "needs an agreement of at least 2 nodes")
+
+
+class PolicySettings(Part):
+    """What a pool pays for. A number that is not given is the adapter's."""
+
+    max_deposit: Money | None = None
+    max_cost: Money | None = None
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        return iter(())
+
+
+class WebhookSettings(Part):
+    """Where a pool's events are posted to. The name is what delivery is remembered by."""
+
+    name: Name
+    url: SecretUrl
+    secret: SecretWord
+    statuses: Annotated[frozenset[Status], PlainSerializer(sorted)] = Field(
+        default=frozenset({Status.DONE, Status.FAILED, Status.CANCELLED, Status.HELD}), min_length=1
+    )
+    retry_for_s: float = Field(default=3600.0, ge=0)
+    timeout_s: float = Field(default=10.0, gt=0, le=60)
+    tenants: Names | None = None
+    """Whose events are posted here; without it everybody's."""
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        if isinstance(self.url, Url) and self.url.scheme not in ("http", "https"):
+            yield InvalidSettings(f"{where}.url", "must begin with https:// or http://")
+
+
+def _key_source(value: str) -> str:
+    if not value.startswith(KEY_SOURCES):
+        raise ValueError("a key source starts with 'file:', 'env:', 'vault:' or 'mnemonic:', never the key itself")
+    return value
+
+
+class PoolSettings(Part):
+    network: str
+    account: str | None = None
+    """Whose keys they are, on chains where keys have an account."""
+    keys: tuple[Annotated[str, AfterValidator(_key_source)], ...] = ()
+    window: int = Field(default=16, ge=1, le=10_000)
+    max_inflight: int = Field(default=128, ge=1, le=100_000)
+    queue_limit: int = Field(default=1_000_000, ge=1)
+    max_result_bytes: int = Field(default=8_192, ge=1_024, le=1_048_576)
+    reserve: Money | None = None
+    policy: PolicySettings = PolicySettings()
+    webhooks: tuple[WebhookSettings, ...] = ()
+
+    @property
+    def callers_sign(self) -> tuple[str, ...] | Literal["any"]:
+        """The addresses whose keys their callers hold; a pool of such addresses signs nothing."""
+        return ()
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        yield from self.policy.contradictions(f"{where}.policy")
+        if self.window > self.max_inflight:
+            yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
+        names = [webhook.name for webhook in self.webhooks]
+        for n, webhook in enumerate(self.webhooks):
+            yield from webhook.contradictions(f"{where}.webhooks[{n}]")
+            if webhook.name in names[:n]:
+                yield InvalidSettings(
+                    f"{where}.webhooks[{n}].name", f"{webhook.name!r} is there twice; use another name"
+                )
+
+
+class KeylessPoolSettings(PoolSettings):
+    """A pool on a chain that serves addresses whose keys their callers hold."""
+
+    keyless: tuple[str, ...] | Literal["any"] = ()
+    reserve_for_s: float = Field(default=60.0, ge=1, le=86_400)
+
+    @property
+    def callers_sign(self) -> tuple[str, ...] | Literal["any"]:
+        return self.keyless
+
+    def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        if self.keyless and self.keys:
+            yield InvalidSettings(
+                f"{where}.keyless", "cannot stand beside keys: a pool signs for its callers, or they sign themselves"
+            )
+        if self.keyless and self.reserve is not None:
+            yield InvalidSettings(f"{where}.reserve", "belongs to pools with keys: its callers pay; remove it")
+        yield from super().contradictions(where)
