@@ -73,6 +73,15 @@ def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]
     return services, chains
 
 
+def open_lane_chain(settings: Settings, lane: str, pool_name: str) -> Chain:
+    """The chain of one lane without its key: it can look and send what is signed, and sign nothing."""
+    pool = settings.pools.get(pool_name)
+    if pool is None:
+        raise InvalidSettings(f"pools.{pool_name}", f"is not in this configuration, which lane {lane} belongs to")
+    family, network = settings.family(pool.network), settings.networks[pool.network]
+    return family.open_chain(pool.network, network, {lane: Held(pool_name, pool, None)})
+
+
 def _served_networks(settings: Settings) -> list[str]:
     return [name for name in settings.networks if _served(settings, name)]
 

@@ -163,6 +163,7 @@ def test_a_pool_without_an_active_lane_refuses_in_words_and_works_again_after_a_
         (("lanes", "close", "LANE", "--yes"), ""),
         (("lanes", "close", "LANE"), "--yes: nothing was done"),
         (("lanes", "rebaseline", "LANE"), "--yes: nothing was done"),
+        (("lanes", "replay", "LANE", "--yes"), "only a lane that is quarantined for reorg_beyond_finality"),
         (("resolve", "nobody", "fail", "--force"), "--yes: nothing was done"),
     ],
 )

@@ -8,8 +8,10 @@ import pytest
 
 from tests.evm.stage import NETWORK, PATIENT, POLICY, POOL, Stage, new_signer
 from tests.waiting import until
+from txmanager.core.errors import NotAllowed
 from txmanager.core.models import intent_id
 from txmanager.core.states import LaneState, Status
+from txmanager.runtime.replay import plan_replay, send_again
 
 EACH_SECOND = ("--dev.period", "1")
 DEEP = replace(NETWORK, finality=60)
@@ -151,3 +153,45 @@ async def test_a_worker_killed_at_any_time_repeats_nothing(make_geth):
         records = await stage.until_done(*keys, timeout=90.0)
         assert [r.outcome.nonce for r in records] == list(range(40))
         assert stage.received() == 40
+
+
+async def test_what_a_rollback_past_finality_undid_is_replayed_once(make_geth):
+    geth = make_geth(*EACH_SECOND, "--txpool.nolocals")
+    async with Stage(geth, [new_signer()], policy=PATIENT) as stage:
+        base = geth.number("eth_blockNumber")
+        keys = [f"k{n}" for n in range(20)]
+        await stage.submit(*(stage.transfer(key) for key in keys))
+        before = [r.outcome for r in await stage.until_done(*keys, timeout=60.0)]
+        with pytest.raises(NotAllowed, match="only a lane that is quarantined"):
+            await plan_replay(stage.ledger, stage.chain, stage.lane_id)
+        geth.set_head(base)
+        await stage.submit(stage.transfer("next"))
+        lane = await stage.until_lane(LaneState.QUARANTINED, timeout=60.0)
+        assert "default/p/k0, default/p/k1" in lane.evidence["undone"]
+        plan = await plan_replay(stage.ledger, stage.chain, stage.lane_id)
+        assert [one.intent for one in plan.ready] == [f"default/p/{key}" for key in keys]
+        assert (plan.next_nonce, plan.missing) == (0, ())
+        for _ in range(2):  # repeating it is harmless
+            assert await send_again(stage.chain, plan) is None
+        await until(lambda: geth.count(stage.signer.address) >= 20, 60.0, what="mined again")
+        await stage.manager.rebaseline(stage.lane_id)
+        await stage.until_done("next", timeout=60.0)
+        assert [(await stage.record(key)).outcome for key in keys] == before
+        assert [geth.rpc("eth_getTransactionReceipt", end.tx_hash)["status"] for end in before] == ["0x1"] * 20
+        assert stage.received() == 21
+        assert geth.count(stage.signer.address) == 21
+
+
+async def test_a_replay_stops_at_the_first_nonce_that_is_not_kept(make_geth):
+    geth = make_geth(*EACH_SECOND, "--txpool.nolocals")
+    async with Stage(geth, [new_signer()], policy=replace(PATIENT, keep_final_bytes=300)) as stage:
+        base = geth.number("eth_blockNumber")
+        keys = [f"k{n}" for n in range(6)]
+        await stage.submit(*(stage.transfer(key) for key in keys))
+        await stage.until_done(*keys, timeout=60.0)
+        geth.set_head(base)
+        await stage.submit(stage.transfer("next"))
+        await stage.until_lane(LaneState.QUARANTINED, timeout=60.0)
+        plan = await plan_replay(stage.ledger, stage.chain, stage.lane_id)
+        assert plan.ready == ()
+        assert plan.missing[0] == 0

@@ -10,6 +10,7 @@ import typer
 
 from txmanager.cli.access import confirm, find_lane, note, with_manager
 from txmanager.cli.options import AsJson, ConfigFile, Yes
+from txmanager.core.errors import Unavailable
 from txmanager.core.models import Lane
 from txmanager.core.reservations import Book, Reservation
 from txmanager.settings import Settings
@@ -87,6 +88,40 @@ def rebaseline(lane: LaneName, paused: StayPaused = False, yes: Yes = False, con
     """Go on from the chain's nonce: you vouch that nothing of ours is lost (see the runbook)."""
     confirm(f"Use this when you know why the nonces of {lane} differ. Go on from the chain's nonce?", yes)
     _move(config, lane, "rebaseline", lambda manager, id: manager.rebaseline(id, paused=paused), "--paused" * paused)
+
+
+@app.command()
+def replay(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
+    """Send the same bytes again after a rollback past finality; the step before rebaseline."""
+
+    async def work(manager: TxManager, settings: Settings) -> None:
+        from txmanager.runtime.replay import check_replayable, send_again
+        from txmanager.wiring import open_lane_chain
+
+        found = await find_lane(manager, lane)
+        check_replayable(found)
+        chain = open_lane_chain(settings, found.id, found.spec.pool)
+        try:
+            plan = await manager.plan_replay(found.id, chain)
+            typer.echo(f"{plan.lane}: the chain is at nonce {plan.next_nonce}, the lane at {plan.cursor}")
+            for one in plan.ready:
+                typer.echo(f"  {one.nonce}  {one.hash}  {one.intent or 'a no-op'}")
+            if plan.missing:
+                shown = ", ".join(map(str, plan.missing[:10])) + (" ..." if len(plan.missing) > 10 else "")
+                typer.echo(f"  not kept: {shown}; nothing above nonce {plan.missing[0]} can be sent again")
+            if not plan.ready:
+                typer.echo("nothing to send")
+                return
+            confirm(f"Send these {len(plan.ready)} transactions again? They are the same bytes: each lands once.", yes)
+            await note(manager, "lanes replay", found.id, told=f"{plan.next_nonce}..{plan.ready[-1].nonce}")
+            refusal = await send_again(chain, plan, lambda sent: typer.echo(f"  sent {sent} of {len(plan.ready)}"))
+        finally:
+            await chain.close()
+        if refusal is not None:
+            raise Unavailable(f"the node did not take all of them: {refusal.message}. Repeating the command is safe.")
+        typer.echo(f"sent; when they are mined: txmanager lanes rebaseline {found.id}")
+
+    with_manager(config, work)
 
 
 @app.command()

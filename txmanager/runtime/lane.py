@@ -232,7 +232,7 @@ class OwnedLane:
 
     async def keep(self, landed: Sequence[Landed]) -> None:
         """A rollback past finality forgets them. A failure here stops nothing: an operator can then replay less."""
-        if not landed:
+        if not landed or not self.policy.keep_final_ms:
             return
         try:
             await self.context.ledger.keep(self.fence, landed, self.policy.keep_final_ms, self.policy.keep_final_bytes)

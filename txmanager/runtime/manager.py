@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from txmanager.core.audit import Audits
+from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger, Member
 from txmanager.core.mailbox import Mailbox
@@ -29,6 +30,7 @@ from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
 from txmanager.runtime.events import EventHub
 from txmanager.runtime.nonces import Desk, Nonces
 from txmanager.runtime.producer import Producer, Submitted
+from txmanager.runtime.replay import Replay, plan_replay
 from txmanager.runtime.worker import Service, Timing, Worker
 
 _REREAD_S = 5.0
@@ -268,6 +270,10 @@ class TxManager:
         nothing new before `resume`: time to cancel what is queued again although it was paid."""
         command = LaneCommand.REBASELINE_PAUSED if paused else LaneCommand.REBASELINE
         return await self.ledger.set_lane(lane, LaneState.PAUSED, words_of(command), command=command)
+
+    async def plan_replay(self, lane: str, chain: Chain) -> Replay:
+        """What a rollback past finality undid and can be sent again; `NotAllowed` for any other lane."""
+        return await plan_replay(self.ledger, chain, lane)
 
     async def forget_lane(self, lane: str) -> None:
         """Delete a keyless lane without records, reserved numbers, and numbers that may have been sent."""

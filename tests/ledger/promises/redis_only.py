@@ -21,7 +21,7 @@ from tests.waiting import until
 from txmanager.core.alerts import Alert
 from txmanager.core.audit import AuditEntry
 from txmanager.core.errors import LaneClosed, MemoryFull
-from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Member, Route
+from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Landed, Member, Route
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.quotas import Charge, Room
 from txmanager.core.seal import BAD_SEAL
@@ -429,6 +429,18 @@ async def workers_stay_alive(stage: Stage) -> Callable[[], Awaitable[object]]:
         assert len(await stage.ledger.members()) == 1
 
     return act
+
+
+@redis_promise
+async def full_server_forgets_final_bytes_first(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    await stage.ledger.keep(fence, [Landed(1, "h1", b"raw")], LONG_MS, 1_000)
+    assert len(await stage.ledger.kept(lane)) == 1
+    ledger = stage.again()
+    async with full(redis_of(stage)):
+        await ledger.keep(fence, [Landed(2, "h2", b"raw")], LONG_MS, 1_000)
+        assert await ledger.kept(lane) == []
 
 
 @redis_promise

@@ -89,6 +89,7 @@ def lane_policy(network: EvmNetworkSettings, pool: EvmPoolSettings) -> Policy:
             max_inflight=KEYLESS_WINDOW,
             include_within_ms=int(facts.resend_after_s * 1000),
             max_result_bytes=pool.max_result_bytes,
+            keep_final_ms=int(pool.keep_final_bytes_s * 1000),
         )
     return Policy(
         window=min(pool.window, facts.window),
@@ -98,6 +99,7 @@ def lane_policy(network: EvmNetworkSettings, pool: EvmPoolSettings) -> Policy:
         cancel_after_ms=None if policy.cancel_after_s is None else int(policy.cancel_after_s * 1000),
         fill_after_ms=int((policy.fill_after_s or FILL_AFTER_S) * 1000),
         max_result_bytes=pool.max_result_bytes,
+        keep_final_ms=int(pool.keep_final_bytes_s * 1000),
         reserve=pool.reserve,
         max_deposit=policy.max_deposit,
     )

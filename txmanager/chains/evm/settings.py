@@ -63,6 +63,8 @@ class EvmPolicySettings(PolicySettings):
 
 class EvmPoolSettings(KeylessPoolSettings):
     keyless: tuple[Annotated[str, AfterValidator(_address)], ...] | Literal["any"] = ()
+    keep_final_bytes_s: float = Field(default=3600.0, ge=0, le=7 * 86_400)
+    """For how long signed bytes are kept after they were final: what `lanes replay` can send again."""
     policy: EvmPolicySettings = EvmPolicySettings()
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
