@@ -119,11 +119,22 @@ class Asker:
             return answer.status_code, {"_raw": answer.text}
 
 
-async def _while_blocks_come(question: Coroutine[Any, Any, Answer], network: Network, now: list[float]) -> Answer:
+def _waits(case: Case) -> bool:
+    """Whether the node thinks about the question until blocks have come."""
+    asked = case.request or {}
+    method, params = asked.get("method", ""), asked.get("params")
+    if method in ("send_tx", "broadcast_tx_commit"):
+        return True
+    return isinstance(params, dict) and params.get("wait_until", "NONE") != "NONE"
+
+
+async def _while_blocks_come(
+    question: Coroutine[Any, Any, Answer], network: Network, now: list[float], waits: bool
+) -> Answer:
     """Time passes only while a question waits, one block at a time: how busy the machine is changes no answer."""
     asking = asyncio.create_task(question)
     while True:
-        done, _ = await asyncio.wait({asking}, timeout=0.02)
+        done, _ = await asyncio.wait({asking}, timeout=0.02 if waits else 30.0)
         if done:
             return asking.result()
         now[0] = max(now[0], network.next_block_at)
@@ -158,7 +169,7 @@ async def differing() -> dict[str, list[str]]:
             for case in cases():
                 if case.name in NOT_ASKED:
                     continue
-                status, answer = await _while_blocks_come(asker.ask(case), network, now)
+                status, answer = await _while_blocks_come(asker.ask(case), network, now, _waits(case))
                 lines = [] if status == case.http else [f"HTTP {case.http} became {status}"]
                 lines += differences(_expected(case), answer)
                 field, _ = EXCEPT.get(case.name, (None, ""))
