@@ -27,6 +27,7 @@ from txmanager.rpc import (
     RpcFailure,
     TimedOut,
 )
+from txmanager.rpc.errors import TooLarge
 
 
 def rpc(*urls: str, direct: bool = False, **more) -> HttpRpc:
@@ -176,7 +177,10 @@ async def test_with_every_node_away_calls_fail_at_once_and_recover_by_themselves
     ("answer", "error"),
     [
         (b"HTTP/1.1 429 Slow\r\ncontent-length: 0\r\n\r\n", RateLimited),
+        (b"HTTP/1.1 429 Slow\r\ncontent-length: 6\r\n\r\n<html>", RateLimited),
         (b"HTTP/1.1 502 Bad\r\ncontent-length: 4\r\n\r\noops", BadAnswer),
+        (b"HTTP/1.1 413 Large\r\ncontent-length: 21\r\n\r\nlength limit exceeded", TooLarge),
+        (b'HTTP/1.1 413 Large\r\ncontent-length: 27\r\n\r\n{"error":{"name":"BROKEN"}}', TooLarge),
         (b'HTTP/1.1 500 X\r\ncontent-length: 27\r\n\r\n{"error":{"name":"BROKEN"}}', RpcError),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", BadAnswer),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n" + b'{"id":99,"result":1}', BadAnswer),
@@ -381,6 +385,20 @@ async def test_a_send_that_fails_ends_the_batch_and_what_was_ahead_of_its_answer
         assert isinstance(answers[2], RateLimited)
         assert len(answers) == 3
         assert numbers(server) == [0, 1, 2]
+        await client.close()
+
+
+@pytest.mark.parametrize("direct", [False, True])
+async def test_a_send_above_the_endpoints_limit_is_not_sent_and_ends_the_batch_at_its_place(direct):
+    async with peer(echo) as server:
+        client = rpc(server.url, direct=direct, max_request_bytes=1_000)
+        for large in (0, 3, 9):
+            batch = [["x" * 2_000] if i == large else [i] for i in range(10)]
+            answers = await client.send("lane", "m", batch)
+            assert answers[:-1] == batch[:large]
+            assert isinstance(answers[-1], TooLarge)
+            assert "1000" in str(answers[-1])
+        assert all(len(str(request)) < 1_000 for request in server.requests)
         await client.close()
 
 

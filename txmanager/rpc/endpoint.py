@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 
 from txmanager.core.errors import InvalidSettings
 
+MAX_REQUEST_BYTES = 2 * 1024 * 1024
+"""Where nearcore and most servers answer HTTP 413."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -24,6 +27,8 @@ class Endpoint:
     timeout_s: float = 5.0
     connect_timeout_s: float = 3.0
     max_body: int = 32 * 1024 * 1024
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    """What a request may weigh; a larger one is not sent."""
     pipeline: int = 32
     """How many sends of one lane may be on the wire at once where the endpoint is direct."""
     authorization: str | None = field(default=None, repr=False)

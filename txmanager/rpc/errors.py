@@ -7,7 +7,8 @@ RpcFailure (an `Unavailable`: retry the same call)
 ├── NotSent             there was no connection, or no right to send any more: surely nothing was written
 ├── RateLimited         HTTP 429
 ├── BadAnswer           bytes that are no JSON-RPC answer, or too many of them
-│   └── TooLong         more bytes than are read
+│   ├── TooLong         more bytes than are read
+│   └── TooLarge        HTTP 413: this node never takes a request of these bytes
 └── RpcError            the node answered an error object; the adapter classifies it
 """
 
@@ -60,6 +61,10 @@ class TooLong(BadAnswer):
     code = "rpc_too_long"
 
 
+class TooLarge(BadAnswer):
+    code = "rpc_too_large"
+
+
 class RpcError(RpcFailure):
     """A JSON-RPC error object, with whatever types the node chose made safe to read."""
 
@@ -74,11 +79,23 @@ class RpcError(RpcFailure):
         self.name = name[:100] if isinstance(name, str) else ""
         self.cause = cause["name"][:100] if isinstance(cause.get("name"), str) else ""
         self.info = cause["info"] if isinstance(cause.get("info"), dict) else {}
+        self.reason, why = _reason(self.info.get("cause"))
         self.data = told.get("data")
         self.status = status
         self.message = shown(told.get("message", "") if told else error)
         detail = shown(self.data) if self.data is not None else self.message
-        super().__init__(f"{self.cause or self.name or f'error {self.number}'}: {detail}")
+        super().__init__(f"{self.cause or self.name or f'error {self.number}'}{why}: {detail}")
+
+
+def _reason(told: Any) -> tuple[str, str]:
+    """Why a node gave up, as newer ones say with a time-out: its name, and all of it for people."""
+    if isinstance(told, dict) and len(told) == 1:
+        [(name, body)] = told.items()
+        return str(name)[:100], f" ({shown(name, 100)} {shown(body, 100)})"
+    if isinstance(told, dict):
+        name = told.get("name")
+        return (name[:100] if isinstance(name, str) else ""), f" ({shown(told, 100)})"
+    return (told[:100], f" ({told[:100]})") if isinstance(told, str) else ("", "")
 
 
 def shown(value: Any, limit: int = 300) -> str:

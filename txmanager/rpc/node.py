@@ -19,7 +19,17 @@ from txmanager.rpc import batch as batches
 from txmanager.rpc.batch import Call
 from txmanager.rpc.connection import Closed, Connection, Response, connect
 from txmanager.rpc.endpoint import Breaker, Endpoint
-from txmanager.rpc.errors import BadAnswer, CircuitOpen, NotSent, RateLimited, RpcError, RpcFailure, TimedOut, shown
+from txmanager.rpc.errors import (
+    BadAnswer,
+    CircuitOpen,
+    NotSent,
+    RateLimited,
+    RpcError,
+    RpcFailure,
+    TimedOut,
+    TooLarge,
+    shown,
+)
 from txmanager.rpc.protocol import Json, ask_apart
 
 _PER_GROUP = 16
@@ -264,9 +274,9 @@ class HttpNode:
                 if position < len(calls) and len(waiting) <= depth // 2:
                     more = calls[position : position + depth - len(waiting)]
                     numbers = [next(self._ids) for _ in more]
-                    requests = [self._encode(number, *call) for number, call in zip(numbers, more, strict=True)]
-                    waiting.extend(zip(numbers, connection.request_many(requests), strict=True))
-                    position += len(more)
+                    requests = self._encode_some(numbers, more, must=not waiting)
+                    waiting.extend(zip(numbers, connection.request_many(requests), strict=False))
+                    position += len(requests)
                 number, future = waiting.popleft()
                 if future.done():  # most answers of a pipeline arrive together
                     response = future.result()
@@ -337,13 +347,30 @@ class HttpNode:
         if failure.breaks:
             self.breaker.failed()
 
+    def _encode_some(self, numbers: Sequence[int], calls: Sequence[Call], must: bool) -> list[bytes]:
+        """The requests before the first that is too large; its failure, when that is the very first and `must`."""
+        try:
+            return [self._encode(number, *call) for number, call in zip(numbers, calls, strict=True)]
+        except TooLarge:
+            if not must and len(calls) == 1:
+                return []
+            if len(calls) == 1:
+                raise
+        first = self._encode_some(numbers[:1], calls[:1], must)
+        return first and first + self._encode_some(numbers[1:], calls[1:], False)
+
     def _encode(self, number: int, method: str, params: Json) -> bytes:
         body = orjson.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        if len(body) > self.endpoint.max_request_bytes:
+            most = self.endpoint.max_request_bytes
+            raise TooLarge(f"{self.name}: a request of {len(body)} bytes was not sent; the endpoint takes {most}")
         return b"%s%d\r\n\r\n%s" % (self._head, len(body), body)
 
     def _read(self, response: Response, number: int) -> Any:
         if response.status == 429:
             raise RateLimited(f"{self.name}: too many requests (HTTP 429)")
+        if response.status == 413:
+            raise TooLarge(f"{self.name}: the request is too large (HTTP 413)")
         try:
             answer = orjson.loads(response.body)
         except orjson.JSONDecodeError:

@@ -53,7 +53,7 @@ from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.core.spending import allowed
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.rpc.errors import RpcError, RpcFailure, shown
+from txmanager.rpc.errors import RpcError, RpcFailure, TooLarge, shown
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
 from txmanager.rpc.reading import from_any
@@ -215,7 +215,9 @@ class NearChain:
         key = self._read_behind(lane, answers[len(batch) :])
         replies = []
         for attempt, answer in zip(attempts, answers, strict=False):
-            if isinstance(answer, RpcFailure):
+            if isinstance(answer, TooLarge):
+                replies.append(await self._too_large(lane, attempt, answer))
+            elif isinstance(answer, RpcFailure):
                 replies.append(classify(answer))
             elif answer == attempt.hash:
                 replies.append(SendReply(Verdict.ACCEPTED, reached=key is not None and attempt.nonce <= key.nonce))
@@ -225,6 +227,20 @@ class NearChain:
                 replies[-1] = await self._agreement.weigh_reply(lane, attempt, replies[-1])
                 break
         return replies
+
+    async def _too_large(self, lane: str, attempt: Attempt, first: TooLarge) -> SendReply:
+        """Bytes that one node finds too large may fit through another; they are hopeless when no node takes them."""
+        params = [base64.b64encode(attempt.raw).decode()]
+        for node in self.rpc.nodes if len(self.rpc.nodes) > 1 else ():
+            try:
+                if await node.call("broadcast_tx_async", params, group=lane) == attempt.hash:
+                    return SendReply(Verdict.ACCEPTED)
+            except TooLarge:
+                continue
+            except RpcFailure as failure:
+                return SendReply(Verdict.UNKNOWN, f"{first}; and {failure}"[:500])
+            return SendReply(Verdict.UNKNOWN, f"{first}; and {node.name} answered something else")
+        return classify(first)
 
     def _read_behind(self, lane: str, answers: Sequence[Any]) -> KeyView | None:
         """The lane's key as the node saw it behind the sends; nothing depends on it, so no failure matters."""
@@ -245,6 +261,8 @@ class NearChain:
         params = {"signed_tx_base64": base64.b64encode(attempt.raw).decode(), "wait_until": "INCLUDED"}
         try:
             await self.rpc.call("send_tx", params, group=f"{lane}/probe", timeout=_PROBE_TIMEOUT_S)
+        except TooLarge as refused:
+            return await self._too_large(lane, attempt, refused)
         except RpcFailure as refused:
             return classify(refused, waited=True)
         return SendReply(Verdict.ACCEPTED)

@@ -33,16 +33,16 @@ class Body:
 
 def compile_intent(payload: intents.Model, lane: LaneId, policy: NearPolicy) -> Body:
     """What is signed, held to the pool's policy: the ledger that it came from is no authority."""
-    body = compile_body(payload, lane)
+    body = compile_body(payload, lane, policy.max_transaction_bytes)
     check_policy(body, effects_of(body, lane), lane, policy)
     return body
 
 
-def compile_body(payload: intents.Model, lane: LaneId) -> Body:
+def compile_body(payload: intents.Model, lane: LaneId, max_bytes: int) -> Body:
     receiver_id, actions = _call(payload, lane)
     check_actions(actions)
     body = make_body(receiver_id, actions)
-    check_size(body.receiver_bytes, body.action_bytes)
+    check_size(body.receiver_bytes, body.action_bytes, max_bytes)
     return body
 
 

@@ -32,6 +32,8 @@ _YOCTO = "must be 0 to 2^128-1 yoctoNEAR"
 _PAYING = (Transfer, FunctionCall, TransferToGasKey)
 _FRAME_BYTES = 64 + 4 + 65 + 11 + 32 + 2 + 66
 """Upper bound of everything in a signed transaction but the receiver and the actions."""
+_REQUEST_BYTES = 256
+"""Upper bound of everything in a request but the transaction."""
 
 
 def check_actions(actions: Sequence[Action], field: str = "actions") -> None:
@@ -58,10 +60,15 @@ def check_actions(actions: Sequence[Action], field: str = "actions") -> None:
         raise InvalidInput(field, f"attach {gas} gas in total, more than the limit of {MAX_PREPAID_GAS}")
 
 
-def check_size(receiver: bytes, encoded_actions: bytes) -> None:
+def check_size(receiver: bytes, encoded_actions: bytes, limit: int = MAX_TRANSACTION_BYTES) -> None:
     size = _FRAME_BYTES + len(receiver) + len(encoded_actions)
-    if size > MAX_TRANSACTION_BYTES:
-        raise InvalidInput("actions", f"make a transaction of {size} bytes; the limit is {MAX_TRANSACTION_BYTES}")
+    if size > limit:
+        raise InvalidInput("actions", f"make a transaction of {size} bytes; the limit is {limit}")
+
+
+def most_over_http(max_request_bytes: int) -> int:
+    """The largest transaction that fits into one JSON-RPC request, where it stands as base64."""
+    return min(MAX_TRANSACTION_BYTES, max(0, max_request_bytes - _REQUEST_BYTES) // 4 * 3)
 
 
 def attached_gas(actions: Sequence[Action]) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from txmanager.chains.near.limits import TGAS
+from txmanager.chains.near.limits import TGAS, most_over_http
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.values import value
+from txmanager.rpc.endpoint import MAX_REQUEST_BYTES
 
 STATUSES = ("NONE", "INCLUDED", "EXECUTED_OPTIMISTIC", "INCLUDED_FINAL", "EXECUTED", "FINAL")
 SETTLED: Mapping[str, frozenset[str]] = {
@@ -46,6 +47,8 @@ class NearPolicy:
     """yoctoNEAR that any one intent may spend beside gas."""
     max_cost: int | None = None
     """yoctoNEAR that any one intent may cost at worst, gas included."""
+    max_transaction_bytes: int = most_over_http(MAX_REQUEST_BYTES)
+    """What the pool's endpoints take over HTTP; less than the protocol does."""
     harmless_call: HarmlessCall | None = None
     own_account: frozenset[str] = frozenset()
     """Effects on the pool's own account that are allowed, by the names of `effects.OWN_ACCOUNT_EFFECTS`."""

@@ -50,7 +50,7 @@ ELSEWHERE = PoolRules(
 def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     model = parse_payload(kind, payload)
     lane = LaneId("", rules.account or _unknown_account(model), _ANY_KEY)
-    body = compile_body(model, lane)
+    body = compile_body(model, lane, rules.policy.max_transaction_bytes)
     signed = body.delegate
     if signed is not None:
         check_signature(signed)

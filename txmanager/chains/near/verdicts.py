@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from txmanager.core.chain import SendReply, Verdict
-from txmanager.rpc.errors import BadAnswer, RateLimited, RpcError, RpcFailure
+from txmanager.rpc.errors import BadAnswer, RateLimited, RpcError, RpcFailure, TooLarge
 
 _INVALID_TX: Mapping[str, Verdict] = {
     "InvalidNonce": Verdict.NONCE_TOO_LOW,
@@ -42,6 +42,9 @@ _ACCESS_KEY: Mapping[str, Verdict] = {
 }
 
 
+_WAITED_FOR = ("", "NOT_OBSERVED", "PENDING")
+
+
 def variant(value: Any) -> tuple[str, Any]:
     """An enum as serde writes it: `"Name"` or `{"Name": body}`."""
     if isinstance(value, str):
@@ -61,13 +64,16 @@ def invalid_tx(data: Any) -> tuple[str, Any]:
 
 
 def classify(failure: RpcFailure, waited: bool = False) -> SendReply:
-    """`waited`: the call was a validating one, whose time-out means that the bytes passed and are waited for."""
+    """`waited`: the call was a validating one, whose time-out means that the bytes passed and are waited for. One
+    node's "too large" is permanent only when all of them say so: the caller asks them."""
     return SendReply(_verdict(failure, waited), str(failure)[:500])
 
 
 def _verdict(failure: RpcFailure, waited: bool) -> Verdict:
     if isinstance(failure, RateLimited):
         return Verdict.RATE_LIMITED
+    if isinstance(failure, TooLarge):
+        return Verdict.PERMANENT
     if isinstance(failure, BadAnswer):
         return Verdict.UNKNOWN
     if not isinstance(failure, RpcError):
@@ -78,7 +84,8 @@ def _verdict(failure: RpcFailure, waited: bool) -> Verdict:
     if name:
         return _INVALID_TX.get(name, Verdict.UNKNOWN)
     if failure.cause == "TIMEOUT_ERROR":
-        return Verdict.ACCEPTED if waited else Verdict.UNKNOWN
+        # Newer nodes say why. Not observed is no proof of anything; a node that cannot see or failed says nothing.
+        return Verdict.ACCEPTED if waited and failure.reason in _WAITED_FOR else Verdict.UNKNOWN
     if failure.name == "REQUEST_VALIDATION_ERROR" and failure.cause == "PARSE_ERROR":
         return Verdict.PERMANENT
     if failure.cause in ("NO_SYNCED_BLOCKS", "NOT_SYNCED_YET"):
