@@ -18,7 +18,7 @@ from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.near import views
 from txmanager.chains.near.actions import FunctionCall, Transfer
 from txmanager.chains.near.compile import Body, compile_intent, make_body
-from txmanager.chains.near.costs import PURCHASE_PRICE, check_cost, purchase_price, read_funds, worst_cost
+from txmanager.chains.near.costs import Prices, check_cost, lowest, read_funds, read_prices, worst_cost
 from txmanager.chains.near.death import DeathProver, Facts
 from txmanager.chains.near.delegates import (
     Unpaid,
@@ -104,7 +104,9 @@ class NearChain:
         self._tracker = Tracker(self.rpc, self.settings.finality, patience_s=5.0)
         self._prover = DeathProver(self.rpc, self.facts, self.settings.scan_blocks)
         self._facts: Facts | None = None
-        self._price: int | None = None
+        self._epoch = ""
+        self._prices, self._priced_in = Prices(), ""
+        """What gas and new accounts cost, and the epoch in which that was read: protocols change with epochs."""
 
     def _alone(self, rpc: JsonRpc) -> NearChain:
         one = copy(self)
@@ -139,7 +141,9 @@ class NearChain:
         return await self._agreement.prepare(self._prepare, lane, intents)
 
     async def _prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
-        key, self._price = await self._key(lane), self._price or await self._purchase_price()
+        key = await self._key(lane)
+        if self._priced_in != self._epoch or not self._epoch:
+            await self._read_prices()
         policy = self._policy_of(lane)
         prepared: list[Prepared | Impossible | Unpriced] = [self._compile(lane, key, i, policy) for i in intents]
         if any(intent.kind == _DELEGATE for intent in intents):  # only these ask the chain, so only these are awaited
@@ -147,7 +151,7 @@ class NearChain:
         return prepared
 
     def cost(self, attempt: Attempt) -> Cost:
-        return worst_cost(actions_of(attempt.raw), self._price or PURCHASE_PRICE)
+        return worst_cost(actions_of(attempt.raw), self._prices.gas, self._prices.creation)
 
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
@@ -334,7 +338,7 @@ class NearChain:
                 check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
         except InvalidInput as error:
             return _impossible(intent, error, told=True)
-        return Prepared(intent, body, worst_cost(body.actions, self._price or PURCHASE_PRICE))
+        return Prepared(intent, body, worst_cost(body.actions, self._prices.gas, self._prices.creation))
 
     async def _check_delegate(
         self, lane: str, prepared: Prepared | Impossible | Unpriced
@@ -362,12 +366,29 @@ class NearChain:
             await self.nonce(lane)
         return self._permissions.get(lane) or self._told_by_any[lane]
 
-    async def _purchase_price(self) -> int:
-        """Read once: it changes with the protocol, and a node refuses what is bought too cheap."""
-        if self.settings.purchase_price is not None:
-            return self.settings.purchase_price
-        told, known = await self._reading(self._told_of_network)
-        return purchase_price(told) if told else known.purchase_price or PURCHASE_PRICE
+    async def _read_prices(self) -> None:
+        """At the start and in each new epoch, of every node that tells: one that lies cannot make a lane look poor."""
+        head = await self._head.get()  # tells the epoch
+        if self._priced_in == self._epoch and self._priced_in:
+            return
+        told: list[Prices] = []
+        away: RpcFailure | None = None
+        for node in self.rpc.nodes:
+            try:
+                config = await node.call("EXPERIMENTAL_protocol_config", views.FINAL)
+                told.append(read_prices(views.mapping(config, "a protocol config")))
+            except RpcError:  # many providers do not serve it
+                continue
+            except RpcFailure as failure:
+                away = failure
+        if told:
+            self._prices = lowest(told)
+        elif away is not None and not self._priced_in:
+            raise away
+        elif self.settings.purchase_price is not None and not self._priced_in:
+            self._prices = Prices(self.settings.purchase_price)
+        if told or away is None:
+            self._priced_in = head.epoch or "unknown"
 
     @staticmethod
     async def _told_of_network(ask: views.Ask) -> tuple[Mapping[str, Any], NearNetwork]:
@@ -410,6 +431,7 @@ class NearChain:
 
     async def _final_block(self) -> views.BlockHead:
         head, _ = await self._reading(lambda ask: views.view_block(ask, views.FINAL))
+        self._epoch = head.epoch or "unknown"
         return head
 
 

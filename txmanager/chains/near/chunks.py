@@ -1,7 +1,8 @@
 """The walk over chunks: every transaction of one signer between a final block and a base height.
 
 Blocks are linked by hash and chunks are named by theirs, so it does not matter which node behind a balancer answers.
-Incomplete is an error: a walk that cannot see everything answers nothing.
+Every chunk that a block newly includes is read, whatever shards there are at its height: a split changes nothing.
+Incomplete is an error: a walk that cannot see everything answers nothing, and names what is missing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from txmanager.chains.near.views import Ask, BlockHead, mapping, number, text, view_block
-from txmanager.rpc.errors import BadAnswer, RpcError
+from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure
 
 _ABREAST = 16
+_GONE = ("UNKNOWN_BLOCK", "UNKNOWN_CHUNK", "GARBAGE_COLLECTED_BLOCK")
 _REMEMBERED = 4_096
 _NO_TRANSACTIONS = "1" * 32
 """The root of an empty list, as nearcore writes it."""
@@ -22,6 +24,12 @@ Chunk = tuple[str, str]
 """The hash of a chunk and the root of its transactions, as the block that includes it has them."""
 Block = tuple[BlockHead, tuple[Chunk, ...]]
 """A block and the chunks it newly includes."""
+
+
+class Collected(RpcFailure):
+    """A header or chunk that the walk needs is not there any more: only an archival node has it."""
+
+    code = "rpc_collected"
 
 
 class ChunkWalk:
@@ -37,7 +45,12 @@ class ChunkWalk:
         wanted: list[Chunk] = []
         name, above = head.hash_text, head.height + 1
         while True:
-            block, chunks = await self._block(ask, {"block_id": name}, name)
+            try:
+                block, chunks = await self._block(ask, {"block_id": name}, name)
+            except RpcError as error:
+                if error.cause in _GONE:
+                    raise Collected(f"the block {name} below height {above} is gone ({error.cause})") from None
+                raise
             if block.height >= above:
                 raise BadAnswer(f"block {name} is not below its successor")
             if block.height <= base:
@@ -84,7 +97,12 @@ class ChunkWalk:
         name, root = chunk
         if name in self._chunks:
             return self._chunks[name]
-        answer = mapping(await ask("chunk", {"chunk_id": name}), "a chunk")
+        try:
+            answer = mapping(await ask("chunk", {"chunk_id": name}), "a chunk")
+        except RpcError as error:
+            if error.cause in _GONE:
+                raise Collected(f"the chunk {name} is gone ({error.cause})") from None
+            raise
         header = mapping(answer.get("header"), "a chunk's header")
         if header.get("chunk_hash") != name or header.get("tx_root") != root:
             raise BadAnswer(f"asked for chunk {name}, got another")

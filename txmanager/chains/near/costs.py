@@ -30,6 +30,7 @@ from txmanager.chains.near.policy import KeyView
 from txmanager.chains.near.views import AccountView
 from txmanager.core.errors import PolicyRefused
 from txmanager.core.funds import Cost, Funds, Purse
+from txmanager.core.values import value
 
 GGAS = 10**9
 PURCHASE_PRICE = 10**9
@@ -42,6 +43,7 @@ FREE_BYTES = 770
 USUAL_GAS = 300 * TGAS
 """What callers attach at most, as a rule; more than this is nothing that every lane has to have funds for."""
 
+_CREATE_RUNS = 7_200 * GGAS
 _RECEIPT = 217 * GGAS
 _FLAT: Mapping[type, int] = {
     CreateAccount: 7_700 * GGAS,
@@ -60,10 +62,26 @@ _ML_DSA_CHECK = 100 * GGAS
 _CALL_BYTE, _DEPLOY_BYTE, _KEY_BYTE, _KEY_NONCE = 50_000_000, 130_000_000, 50_000_000, 80 * GGAS
 
 
-def worst_cost(actions: Sequence[Action], price: int) -> Cost:
-    """What creating an account costs beside gas is less than the gas it buys, and is taken from its refund."""
+@value(frozen=True, slots=True)
+class Prices:
+    """What the protocol asks for, as its configuration tells it."""
+
+    gas: int = PURCHASE_PRICE
+    """yoctoNEAR that a unit of gas is bought for."""
+    creation: int = 0
+    """yoctoNEAR that creating an account costs instead of the gas it runs with."""
+
+
+def worst_cost(actions: Sequence[Action], price: int, creation: int = 0) -> Cost:
+    """The charge for creating an account is taken from what its gas was bought with; what it is dearer comes on top."""
     gas = _fees(actions) + attached_gas(actions)
-    return Cost(gas * price, attached_deposit(actions), min(gas, USUAL_GAS) * price)
+    dearer = _creations(actions) * max(0, creation - _CREATE_RUNS * price) if creation else 0
+    return Cost(gas * price + dearer, attached_deposit(actions), min(gas, USUAL_GAS) * price + dearer)
+
+
+def _creations(actions: Sequence[Action]) -> int:
+    inner = [a for s in actions if isinstance(s, SignedDelegate) for a in s.delegate.actions]
+    return sum(isinstance(action, CreateAccount) for action in (*actions, *inner))
 
 
 def cost_at_risk(actions: Sequence[Action]) -> int:
@@ -112,6 +130,18 @@ def read_funds(key: KeyView, account: AccountView | None) -> Funds | None:
     elif key.allowance is not None:
         purses.append(Purse("allowance", key.allowance, deposits=False))
     return Funds(tuple(purses), account.height, refunds=True)
+
+
+def read_prices(config: Mapping[str, Any]) -> Prices:
+    runtime = config.get("runtime_config")
+    charge = str(runtime.get("account_creation_charge", "")) if isinstance(runtime, Mapping) else ""
+    known = charge.isascii() and charge.isdigit() and len(charge) <= 39
+    return Prices(purchase_price(config), int(charge) if known else 0)
+
+
+def lowest(prices: Sequence[Prices]) -> Prices:
+    """Of what several nodes say. What is too low, a node refuses later; what is too high would stop a lane."""
+    return Prices(min(p.gas for p in prices), min(p.creation for p in prices))
 
 
 def purchase_price(config: Mapping[str, Any]) -> int:

@@ -12,12 +12,13 @@ answers of several nodes, a node that may have collected that age.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from txmanager.chains.near.chunks import ChunkWalk
+import structlog
+
+from txmanager.chains.near.chunks import ChunkWalk, Collected
 from txmanager.chains.near.names import LaneId
 from txmanager.chains.near.views import FINAL, Ask, mapping, number, text, view_block, view_lane
 from txmanager.core.chain import Proof
@@ -25,6 +26,7 @@ from txmanager.core.models import Attempt, Json
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.protocol import JsonRpc, Node
 
+_log = structlog.get_logger("near")
 LOOK_UP_TIMEOUT_S = 15.0
 """A node may poll for 10 s before it says that it does not know."""
 KEPT_EPOCHS = 4
@@ -69,6 +71,7 @@ class DeathProver:
         self._facts = facts
         self._scan_blocks = scan_blocks
         self._walk = ChunkWalk()
+        self._told: set[str] = set()
 
     async def prove(self, lane_id: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Proof | None]:
         facts = await self._facts()
@@ -84,8 +87,15 @@ class DeathProver:
                 continue  # says nothing about the transactions; another node or the chunks may
         left = [a for a in attempts if a.hash not in proofs]
         if left:
-            with contextlib.suppress(RpcFailure):
+            try:
                 proofs |= await self._by_chunks(_bound(self._rpc, group), lane, left, facts)
+            except Collected as gone:
+                if str(gone) not in self._told:  # it stays gone: once is enough
+                    self._told.add(str(gone))
+                    wanted = [a.hash for a in left]
+                    _log.warning("no proof by chunks: an archival endpoint is needed", why=str(gone), attempts=wanted)
+            except RpcFailure:
+                pass  # says nothing about the transactions; the next look asks again
         return [proofs.get(attempt.hash) for attempt in attempts]
 
     async def _by_node(

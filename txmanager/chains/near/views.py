@@ -23,6 +23,7 @@ class BlockHead:
     hash: bytes
     hash_text: str
     prev_hash: str
+    epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,9 @@ async def view_block(ask: Ask, block: Mapping[str, Any]) -> tuple[BlockHead, lis
     chunks = answer.get("chunks")
     if not isinstance(chunks, list):
         raise BadAnswer("a block has no chunks")
-    return BlockHead(height, raw, shown, text(header.get("prev_hash"), "prev_hash")), chunks
+    epoch = header.get("epoch_id", "")
+    prev_hash = text(header.get("prev_hash"), "prev_hash")
+    return BlockHead(height, raw, shown, prev_hash, epoch if isinstance(epoch, str) else ""), chunks
 
 
 FINAL = {"finality": "final"}
