@@ -63,7 +63,8 @@ def check_actions(actions: Sequence[Action], field: str = "actions") -> None:
 def check_size(receiver: bytes, encoded_actions: bytes, limit: int = MAX_TRANSACTION_BYTES) -> None:
     size = _FRAME_BYTES + len(receiver) + len(encoded_actions)
     if size > limit:
-        raise InvalidInput("actions", f"make a transaction of {size} bytes; the limit is {limit}")
+        why = "" if limit == MAX_TRANSACTION_BYTES else f" over HTTP ({MAX_TRANSACTION_BYTES} in the protocol)"
+        raise InvalidInput("actions", f"make a transaction of {size} bytes; the limit is {limit}{why}")
 
 
 def most_over_http(max_request_bytes: int) -> int:
