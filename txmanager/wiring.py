@@ -174,7 +174,7 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
     """The kinds of intents that can be asked for, each reading payloads by the rules of its pool. No key is touched."""
     kinds: dict[str, Kind] = {}
     for family in settings.families().values():
-        read = partial(_read, settings, family, _rules(settings, family), family.reading(None))
+        read = partial(_read, settings, family, _rules(settings, family), family.reading(None, None))
         kinds |= {
             name: Kind(name, model, partial(read, name), family.paths.get(name)) for name, model in family.kinds.items()
         }
@@ -183,7 +183,11 @@ def build_kinds(settings: Settings) -> dict[str, Kind]:
 
 def _rules(settings: Settings, family: AnyFamily) -> dict[str, ReadPayload]:
     pools = settings.pools.items()
-    return {name: family.reading(pool) for name, pool in pools if settings.family(pool.network) is family}
+    return {
+        name: family.reading(settings.networks[pool.network], pool)
+        for name, pool in pools
+        if settings.family(pool.network) is family
+    }
 
 
 def _read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 from tests.near.world import ALICE, BOB, NearWorld, intent, transfer
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.limits import MAX_TRANSACTION_BYTES, most_over_http
-from txmanager.chains.near.policy import NearPolicy
 from txmanager.chains.near.reading import PoolRules, read
 from txmanager.chains.near.verdicts import classify
 from txmanager.core.chain import Impossible, Verdict
@@ -74,13 +74,14 @@ def test_what_a_request_can_carry_is_less_than_what_the_protocol_takes():
 
 
 async def test_an_intent_above_the_endpoints_limit_is_refused_at_acceptance_and_before_signing():
-    policy = NearPolicy(max_transaction_bytes=most_over_http(10_000))
+    most = most_over_http(10_000)
     args = base64.b64encode(bytes(8_000)).decode()
     payload = {"contract_id": BOB.account_id, "method_name": "m", "args_base64": args}
-    with pytest.raises(InvalidInput, match=f"the limit is {most_over_http(10_000)}"):
-        read("near.function_call", payload, PoolRules(ALICE.account_id, policy))
+    with pytest.raises(InvalidInput, match=f"the limit is {most}"):
+        read("near.function_call", payload, PoolRules(ALICE.account_id, max_bytes=most))
     read("near.function_call", payload, PoolRules(ALICE.account_id))
-    world = NearWorld(policy=policy)
+    world = NearWorld()
+    world.chain.settings = replace(world.chain.settings, max_transaction_bytes=most)
     [refused] = await world.chain.prepare(world.lane, [intent("k", "near.function_call", payload)])
     assert isinstance(refused, Impossible)
     assert not refused.told

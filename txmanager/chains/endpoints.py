@@ -9,6 +9,10 @@ from txmanager.settings.secrets import reveal
 
 def endpoints(name: str, network: NetworkSettings) -> list[Endpoint]:
     return [
-        Endpoint(reveal(f"networks.{name}.rpc[{n}].url", rpc.url), direct=rpc.direct)
+        Endpoint(
+            reveal(f"networks.{name}.rpc[{n}].url", rpc.url),
+            direct=rpc.direct,
+            max_request_bytes=rpc.max_request_bytes,
+        )
         for n, rpc in enumerate(network.rpc)
     ]

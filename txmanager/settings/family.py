@@ -110,8 +110,9 @@ class ChainFamily(Generic[N, P]):
     """What can be asked for, and the model of its payload."""
     paths: Mapping[str, KindPath] = field(default_factory=dict)
     """Kinds that have a path of their own."""
-    reading: Callable[[P | None], ReadPayload]
-    """How payloads are read by the rules of a pool; None is a pool whose settings are elsewhere. Touches no key."""
+    reading: Callable[[N | None, P | None], ReadPayload]
+    """How payloads are read by the rules of a pool on its network; None where their settings are elsewhere. Touches no
+    key."""
     lanes: Callable[[str, N], str]
     """How the ids of a network's lanes begin."""
     load_keys: Callable[[KeySources, str, N, P], Iterable[tuple[str, Signer]]]

@@ -18,6 +18,8 @@ KEY_SOURCES = ("file:", "env:", "vault:", "mnemonic:")
 class RpcSettings(Part):
     url: SecretUrl
     direct: bool = False
+    max_request_bytes: int = Field(default=2 << 20, ge=1_024)
+    """What the endpoint takes in one request; a larger one gets HTTP 413."""
 
 
 class NetworkSettings(Part):

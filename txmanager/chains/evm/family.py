@@ -105,7 +105,7 @@ def lane_policy(network: EvmNetworkSettings, pool: EvmPoolSettings) -> Policy:
     )
 
 
-def reading(pool: EvmPoolSettings | None) -> ReadPayload:
+def reading(network: EvmNetworkSettings | None, pool: EvmPoolSettings | None) -> ReadPayload:
     if pool is None:
         return read
     return partial(read, max_value=pool.policy.max_deposit, max_cost=pool.policy.max_cost)

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
+import structlog
+
 from txmanager.chains.agreement import Agreement, needed
 from txmanager.chains.near import views
 from txmanager.chains.near.actions import FunctionCall, Transfer
@@ -31,7 +33,7 @@ from txmanager.chains.near.delegates import (
 from txmanager.chains.near.head import FinalHead
 from txmanager.chains.near.intents import KINDS, parse_payload
 from txmanager.chains.near.names import LaneId, b58_text
-from txmanager.chains.near.policy import NETWORKS, KeyView, NearNetwork, NearPolicy
+from txmanager.chains.near.policy import NETWORKS, KeyView, NearNetwork, NearPolicy, other_chain
 from txmanager.chains.near.tracker import Tracker
 from txmanager.chains.near.transaction import Envelope, actions_of
 from txmanager.chains.near.verdicts import classify
@@ -48,7 +50,15 @@ from txmanager.core.chain import (
     Unpriced,
     Verdict,
 )
-from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Misconfigured, NotSigned, OwnAccountRefused
+from txmanager.core.errors import (
+    InvalidInput,
+    InvalidSettings,
+    KeyMissing,
+    Misconfigured,
+    NotSigned,
+    OwnAccountRefused,
+    Unavailable,
+)
 from txmanager.core.funds import Cost
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose, failure
 from txmanager.core.spending import allowed
@@ -62,6 +72,7 @@ from txmanager.signing.signer import Signer
 T = TypeVar("T")
 _PROBE_TIMEOUT_S = 15.0
 _DELEGATE = "near.delegate"
+_log = structlog.get_logger("near")
 
 
 class NearChain:
@@ -104,6 +115,8 @@ class NearChain:
         self._tracker = Tracker(self.rpc, self.settings.finality, patience_s=5.0)
         self._prover = DeathProver(self.rpc, self.facts, self.settings.scan_blocks)
         self._facts: Facts | None = None
+        self._same_chain: set[Node] = set()
+        """Nodes that said that they serve the chain of our settings."""
         self._epoch = ""
         self._prices, self._priced_in = Prices(), ""
         """What gas and new accounts cost, and the epoch in which that was read: protocols change with epochs."""
@@ -126,6 +139,7 @@ class NearChain:
         return await self._agreement.readings(lane, first)
 
     async def _nonce(self, lane: str) -> NonceView:
+        await self._check_chain()
         named = self._lane(lane)
         key = await self._reading(lambda ask: views.view_lane(ask, named, views.FINAL), lane)
         if key is None:
@@ -141,6 +155,7 @@ class NearChain:
         return await self._agreement.prepare(self._prepare, lane, intents)
 
     async def _prepare(self, lane: str, intents: Sequence[Intent]) -> list[Prepared | Impossible | Unpriced]:
+        await self._check_chain()
         key = await self._key(lane)
         if self._priced_in != self._epoch or not self._epoch:
             await self._read_prices()
@@ -172,6 +187,7 @@ class NearChain:
 
     async def _head_for(self, lane: str, prepared: Sequence[Prepared]) -> views.BlockHead:
         """A delegate may have expired since it was checked, while a node or the signer was away."""
+        await self._check_chain()
         delegates = [p for p in prepared if p.intent.kind == _DELEGATE]
         if not delegates:
             return await self._head.get()
@@ -202,6 +218,7 @@ class NearChain:
                 check_call_permission(harmless.receiver_id, body.actions, key.permission, "harmless_call")
             except InvalidInput:
                 return None
+        await self._check_chain()
         head, facts = await self._head.get(), await self.facts()
         call = (nonce, body.receiver_bytes, body.action_bytes)
         [signed] = await self._signer_of(lane).sign([call], head.hash)
@@ -328,7 +345,8 @@ class NearChain:
 
     def _compile(self, lane: str, key: KeyView, intent: Intent, policy: NearPolicy) -> Prepared | Impossible:
         try:
-            body = compile_intent(parse_payload(intent.kind, intent.payload), self._lane(lane), policy)
+            payload, most = parse_payload(intent.kind, intent.payload), self.settings.max_transaction_bytes
+            body = compile_intent(payload, self._lane(lane), policy, most)
             if (limit := allowed(intent, policy.max_cost)) is not None:
                 check_cost(body.actions, limit)
         except InvalidInput as error:
@@ -359,6 +377,35 @@ class NearChain:
         except InvalidInput as error:
             return _impossible(prepared.intent, error, told=True)
         return prepared
+
+    async def _check_chain(self) -> None:
+        """A transaction signed for another chain's block might be valid there. So every node says first which chain it
+        serves, again and again until it does; a wrong one is left out beside a right one, and stops us alone."""
+        if self.settings.chain_id is None and self.settings.genesis_hash is None:
+            return
+        if len(self._same_chain) == len(self.rpc.nodes):
+            return
+        wrong: list[tuple[Node, str]] = []
+        silent: list[str] = []
+        for node in self.rpc.nodes:
+            if node in self._same_chain or not node.ready:
+                continue
+            try:
+                other = other_chain(self.settings, views.mapping(await node.call("status", []), "a status"))
+            except RpcFailure as failure:
+                silent += [f"{node.name} does not say which chain it serves ({failure})"] if node.ready else []
+                continue
+            if other is None:
+                self._same_chain.add(node)
+            else:
+                wrong.append((node, f"{node.name} {other}; correct rpc, chain_id or genesis_hash"))
+        for node, words in wrong:
+            if not self._same_chain:
+                raise Misconfigured(words) if len(wrong) == len(self.rpc.nodes) else Unavailable(words)
+            _log.error("node left out", why=words)
+            node.leave_out()
+        if silent:
+            raise Unavailable("; ".join(silent))
 
     async def _key(self, lane: str) -> KeyView:
         """What the lane's key may do: fixed for the life of a key, so read once."""

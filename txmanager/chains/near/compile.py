@@ -8,7 +8,7 @@ from txmanager.chains.near import actions as act
 from txmanager.chains.near import intents
 from txmanager.chains.near.delegate_forms import read_delegate
 from txmanager.chains.near.effects import check_own_account, deposit_at_risk, in_words, own_effects
-from txmanager.chains.near.limits import check_actions, check_size
+from txmanager.chains.near.limits import MAX_TRANSACTION_BYTES, check_actions, check_size
 from txmanager.chains.near.names import LaneId, PublicKey, parent
 from txmanager.chains.near.policy import NearPolicy
 from txmanager.chains.near.transaction import call_bytes
@@ -31,9 +31,11 @@ class Body:
         return first if isinstance(first, act.SignedDelegate) else None
 
 
-def compile_intent(payload: intents.Model, lane: LaneId, policy: NearPolicy) -> Body:
+def compile_intent(
+    payload: intents.Model, lane: LaneId, policy: NearPolicy, max_bytes: int = MAX_TRANSACTION_BYTES
+) -> Body:
     """What is signed, held to the pool's policy: the ledger that it came from is no authority."""
-    body = compile_body(payload, lane, policy.max_transaction_bytes)
+    body = compile_body(payload, lane, max_bytes)
     check_policy(body, effects_of(body, lane), lane, policy)
     return body
 

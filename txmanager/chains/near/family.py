@@ -11,7 +11,8 @@ from txmanager.chains.endpoints import endpoints
 from txmanager.chains.near.actions import CallPermission
 from txmanager.chains.near.chain import NearChain
 from txmanager.chains.near.intents import KINDS, PATHS
-from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, NearPolicy
+from txmanager.chains.near.limits import most_over_http
+from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, NearPolicy, other_chain
 from txmanager.chains.near.provision import provision
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules, read
 from txmanager.chains.near.settings import NearNetworkSettings, NearPolicySettings, NearPoolSettings
@@ -36,7 +37,12 @@ def load_keys(
 
 
 def open_chain(name: str, network: NearNetworkSettings, held: Mapping[str, Held[NearPoolSettings]]) -> NearChain:
-    facts = NETWORKS.get(name) or NearNetwork()
+    facts = replace(
+        NETWORKS.get(name) or NearNetwork(),
+        max_transaction_bytes=_max_bytes(network),
+        chain_id=network.chain_id,
+        genesis_hash=network.genesis_hash,
+    )
     if network.finality is not None:
         facts = replace(facts, finality=network.finality)
     return NearChain(
@@ -60,9 +66,15 @@ def near_policy(policy: NearPolicySettings) -> NearPolicy:
     return NearPolicy(**{**given, **lists, "harmless_call": harmless})
 
 
-def reading(pool: NearPoolSettings | None) -> ReadPayload:
-    rules = ELSEWHERE if pool is None else PoolRules(pool.account, near_policy(pool.policy))
-    return partial(read, rules=rules)
+def reading(network: NearNetworkSettings | None, pool: NearPoolSettings | None) -> ReadPayload:
+    if network is None or pool is None:
+        return partial(read, rules=ELSEWHERE)
+    return partial(read, rules=PoolRules(pool.account, near_policy(pool.policy), _max_bytes(network)))
+
+
+def _max_bytes(network: NearNetworkSettings) -> int:
+    """What every endpoint takes: a lane may send to any of them."""
+    return most_over_http(min(rpc.max_request_bytes for rpc in network.rpc))
 
 
 def lane_policy(network: NearNetworkSettings, pool: NearPoolSettings) -> Policy:
@@ -76,12 +88,23 @@ def lane_policy(network: NearNetworkSettings, pool: NearPoolSettings) -> Policy:
 
 
 def describe(network: NearNetworkSettings, told: Any) -> Finding:
+    pinned = NearNetwork(chain_id=network.chain_id, genesis_hash=network.genesis_hash)
+    if isinstance(told, dict) and (other := other_chain(pinned, told)) is not None:
+        return Finding("fail", other, "correct rpc, chain_id or genesis_hash of the network")
     sync = told.get("sync_info", {}) if isinstance(told, dict) else {}
     if sync.get("syncing"):
         return Finding("warn", "is still syncing", "wait, or use another node")
     height = sync.get("latest_block_height", "?")
     chain = told.get("chain_id", "?") if isinstance(told, dict) else "?"
+    if network.chain_id is None and network.genesis_hash is None and not _local(str(chain)):
+        fix = f'chain_id = "{str(chain)[:64]}" in [networks], once you know that it is the right one'
+        return Finding("warn", f"{chain}, block {height}; no chain_id says that this is the right chain", fix)
     return Finding("ok", f"{chain}, block {height}")
+
+
+def _local(chain_id: str) -> bool:
+    """How local nodes name their chains: neard's localnet and tests, the sandbox, our devnet."""
+    return chain_id in ("localnet", "sandbox") or chain_id.startswith("test-chain")
 
 
 def add_keys(

@@ -47,8 +47,6 @@ class NearPolicy:
     """yoctoNEAR that any one intent may spend beside gas."""
     max_cost: int | None = None
     """yoctoNEAR that any one intent may cost at worst, gas included."""
-    max_transaction_bytes: int = most_over_http(MAX_REQUEST_BYTES)
-    """What the pool's endpoints take over HTTP; less than the protocol does."""
     harmless_call: HarmlessCall | None = None
     own_account: frozenset[str] = frozenset()
     """Effects on the pool's own account that are allowed, by the names of `effects.OWN_ACCOUNT_EFFECTS`."""
@@ -74,7 +72,12 @@ class NearNetwork:
     scan_blocks: int = 2_000
     """How far back a proof behind a balancer may walk."""
     purchase_price: int | None = None
-    """yoctoNEAR that a unit of gas is bought for."""
+    """yoctoNEAR that a unit of gas is bought for, where no node says."""
+    max_transaction_bytes: int = most_over_http(MAX_REQUEST_BYTES)
+    """What every endpoint takes over HTTP; less than the protocol does."""
+    chain_id: str | None = None
+    genesis_hash: str | None = None
+    """Which chain it is. A node that says another one is refused before anything is signed."""
 
     def __post_init__(self) -> None:
         if self.finality not in SETTLED:
@@ -86,6 +89,15 @@ NETWORKS: Mapping[str, NearNetwork] = {
     "testnet": NearNetwork(validity_blocks=86_400, epoch_blocks=43_200, purchase_price=10**9),
     "localnet": NearNetwork(validity_blocks=86_400, epoch_blocks=20_000),
 }
+
+
+def other_chain(pinned: NearNetwork, status: Mapping[str, Any]) -> str | None:
+    """What a node's `status` says against the chain of our settings; None where it agrees."""
+    for name in ("chain_id", "genesis_hash"):
+        wanted, told = getattr(pinned, name), status.get(name)
+        if wanted is not None and told != wanted:
+            return f"serves {name} {str(told)[:64]}, not {wanted}"
+    return None
 
 
 def allowed(account_id: str, allow_list: frozenset[str] | None) -> bool:

@@ -33,6 +33,8 @@ class PoolRules:
 
     account: str | None = None
     policy: NearPolicy = field(default_factory=NearPolicy)
+    max_bytes: int = MAX_TRANSACTION_BYTES
+    """The largest transaction that the pool's endpoints take."""
 
 
 ELSEWHERE = PoolRules(
@@ -50,7 +52,7 @@ ELSEWHERE = PoolRules(
 def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     model = parse_payload(kind, payload)
     lane = LaneId("", rules.account or _unknown_account(model), _ANY_KEY)
-    body = compile_body(model, lane, rules.policy.max_transaction_bytes)
+    body = compile_body(model, lane, rules.max_bytes)
     signed = body.delegate
     if signed is not None:
         check_signature(signed)

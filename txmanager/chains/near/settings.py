@@ -39,6 +39,9 @@ RelayedAction = Literal[
 class NearNetworkSettings(NetworkSettings):
     chain: Literal["near"]
     finality: Finality | None = None
+    chain_id: str | None = Field(default=None, min_length=1, max_length=64)
+    genesis_hash: str | None = Field(default=None, pattern=r"^[1-9A-HJ-NP-Za-km-z]{32,44}$")
+    """Which chain it is: a node that says another one is refused before anything is signed."""
 
 
 class HarmlessCallSettings(Part):
