@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from txmanager.chains.endpoints import endpoints
+from txmanager.core.admission import Limits as MempoolLimits
+from txmanager.core.admission import Mempool
 from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.health import Limits
@@ -13,11 +15,19 @@ from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger, Route
 from txmanager.core.models import Json, LaneSpec
 from txmanager.core.seal import Seals
+from txmanager.core.upstream import Upstream
 from txmanager.ledger.memory import MemoryLedger
+from txmanager.ledger.memory.mempool import MemoryMempool
 from txmanager.ledger.redis import RedisLedger
+from txmanager.ledger.redis.mempool import RedisMempool
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
 from txmanager.runtime.funding import TopUps
+from txmanager.runtime.gateway.build import limits_of, options_of, rules_of, terms_of
+from txmanager.runtime.gateway.lanes import OwnLanes
+from txmanager.runtime.gateway.metrics import GatewayMetrics
+from txmanager.runtime.gateway.node import GatewayNode
+from txmanager.runtime.gateway.rates import Rates
 from txmanager.runtime.monitor import Watched
 from txmanager.runtime.nonces import Desk, KeylessPool
 from txmanager.runtime.producer import Producer
@@ -26,6 +36,7 @@ from txmanager.runtime.webhooks import Target
 from txmanager.runtime.worker import Service, Timing
 from txmanager.settings import KeylessPoolSettings, NetworkSettings, PoolSettings, Settings
 from txmanager.settings.family import AnyFamily, AnyHeld, Held, Numbers, OpenReader, ReadPayload
+from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.secrets import reveal
 from txmanager.signing.sources import KEY_SOURCES
 
@@ -280,3 +291,71 @@ def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched
             await reader.close()
 
     return watched, close
+
+
+def open_mempool(settings: Settings, chain_id: int, limits: MempoolLimits) -> RedisMempool:
+    """One chain's mempool beside the ledger, on the same server and with the same durability."""
+    told = settings.ledger
+    return RedisMempool(
+        told.reveal_url(),
+        chain_id,
+        limits,
+        prefix=told.prefix,
+        durability=told.durability,
+        replicas=told.replicas,
+        may_be_open=told.open,
+    )
+
+
+def open_gateway_ledger(settings: Settings) -> RedisLedger:
+    """The ledger, not yet started: a gateway may run while it is away."""
+    told = settings.ledger
+    return RedisLedger(
+        told.reveal_url(),
+        prefix=told.prefix,
+        durability=told.durability,
+        replicas=told.replicas,
+        may_be_open=told.open,
+    )
+
+
+def build_gateway(
+    settings: Settings, told: GatewaySettings, metrics: GatewayMetrics, lanes: OwnLanes | None
+) -> tuple[dict[str, GatewayNode], Close]:
+    """Every network that the gateway serves, and how to close what it opened. No key."""
+    nodes: dict[str, GatewayNode] = {}
+    opened: list[Upstream | Mempool] = []
+    for name in settings.with_gateway() if told.networks is None else told.networks:
+        family, network = settings.family(name), settings.networks[name]
+        assert family.upstream is not None
+        upstream = family.upstream(name, network, told)
+        limits = limits_of(told, upstream.strict, upstream.resend_after_s)
+        spare = limits_of(told, upstream.strict, upstream.resend_after_s, local=True)
+        mempool: Mempool
+        start = None
+        if told.store == "memory":
+            mempool = MemoryMempool(limits)
+        else:
+            shared = open_mempool(settings, upstream.chain_id, limits)
+            mempool, start = shared, shared.start
+        beginning = family.lanes(name, network)
+        nodes[name] = GatewayNode(
+            name,
+            upstream,
+            mempool,
+            options_of(told),
+            rules_of(told, upstream.strict),
+            terms_of(told),
+            metrics,
+            lanes=partial(lanes.addresses, beginning) if lanes is not None else frozenset,
+            admits=Rates(told.per_second.sender).admits,
+            local=partial(MemoryMempool, spare),
+            start_store=start,
+        )
+        opened += [upstream, mempool]
+
+    async def close() -> None:
+        for part in opened:
+            await part.close()
+
+    return nodes, close

@@ -7,6 +7,7 @@ from typing import Any
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from eth_utils import keccak
 
 from tests.evm.machines import Machine
 
@@ -37,7 +38,6 @@ class Sender:
             told = {"maxFeePerGas": price, "maxPriorityFeePerGas": min(price, GWEI), "type": 2, **told}
         return self.account.sign_transaction(told).raw_transaction.to_0x_hex()
 
-    def hash(self, raw: str) -> str:
-        from eth_utils import keccak
-
+    @staticmethod
+    def hash(raw: str) -> str:
         return "0x" + keccak(bytes.fromhex(raw[2:])).hex()

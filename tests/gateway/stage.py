@@ -16,12 +16,12 @@ from txmanager.chains.evm.network import PRESETS
 from txmanager.chains.evm.upstream import EvmUpstream
 from txmanager.core.admission import Limits, Mempool
 from txmanager.gateway import GatewayApp
-from txmanager.gateway.limits import Rates
 from txmanager.ledger.memory.mempool import MemoryMempool
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.gateway.build import limits_of, options_of, rules_of, terms_of
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.node import GatewayNode
+from txmanager.runtime.gateway.rates import Rates
 from txmanager.settings import ApiSettings
 from txmanager.settings.gateway import GatewaySettings
 

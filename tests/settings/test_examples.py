@@ -15,6 +15,7 @@ from txmanager.chains.near.policy import SETTLED, HarmlessCall, NearPolicy
 from txmanager.chains.near.settings import Finality, HarmlessCallSettings, NearPolicySettings
 from txmanager.settings import Settings, load
 from txmanager.settings.family import find
+from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.models import MonitoredNetwork
 
 CONFIG = Path(__file__).parent.parent.parent / "config"
@@ -28,7 +29,7 @@ def test_there_is_an_example_for_every_kind_of_installation():
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_loads(path):
     settings = load(path, {})
-    assert settings.pools
+    assert settings.pools or settings.gateway
 
 
 def test_the_example_urls_are_of_their_kind():
@@ -50,9 +51,20 @@ def test_every_key_is_documented_in_the_single_example():
     """Used, or shown in a comment."""
     text = (CONFIG / "single.toml").read_text()
     documented = models() | models(find("near").network) | models(find("near").pool)
+    documented -= models(GatewaySettings)
     keys = {name for model in documented for name in model.model_fields} - set(MonitoredNetwork.model_fields)
-    missing = {key for key in keys if not re.search(rf"(?<![\w-]){key} =|\b{key}[\].]", text)}
-    assert not missing
+    assert not missing(keys - {"gateway"}, text)
+
+
+def missing(keys: set[str], text: str) -> set[str]:
+    return {key for key in keys if not re.search(rf"(?<![\w-]){key} =|\b{key}[\].]", text)}
+
+
+def test_every_key_of_the_gateway_is_in_its_example_with_its_default():
+    text = (CONFIG / "gateway.toml").read_text()
+    assert not missing({name for model in models(GatewaySettings) for name in model.model_fields}, text)
+    given = tomllib.loads(text)["gateway"]
+    assert GatewaySettings.model_validate(given) == GatewaySettings()
 
 
 def test_defaults_in_the_single_example_are_the_defaults():

@@ -23,6 +23,7 @@ _COMMANDS = {
     "sweeper": "programs",
     "webhooks": "programs",
     "monitor": "programs",
+    "gateway": "programs",
     "submit": "intents",
     "show": "intents",
     "cancel": "intents",
@@ -34,7 +35,7 @@ _COMMANDS = {
     "bench": "bench",
 }
 """Each command and the module that has it, in the order of `--help`."""
-_GROUPS = ("lanes", "keys", "tokens", "config", "devnet")
+_GROUPS = ("lanes", "mempool", "keys", "tokens", "config", "devnet")
 
 app = typer.Typer(
     name="txmanager",

@@ -1,4 +1,4 @@
-"""`txmanager api|worker|sweeper|webhooks|monitor`: become one of the programs, with the configuration found."""
+"""`txmanager api|worker|sweeper|webhooks|monitor|gateway`: become one of the programs, with the configuration found."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def webhooks(config: ConfigFile = None) -> None:
 def monitor(config: ConfigFile = None) -> None:
     """Compare every EVM lane with its chain and raise alerts. Holds no key; one is enough, two are safe."""
     _become("consumers.monitor", config)
+
+
+def gateway(config: ConfigFile = None) -> None:
+    """Serve JSON-RPC to wallets, with a mempool in front of the node. Holds no key; run as many as you like."""
+    _become("consumers.gateway", config)
 
 
 def _become(program: str, config: Path | None) -> NoReturn:

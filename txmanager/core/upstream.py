@@ -56,6 +56,16 @@ class Upstream(Protocol):
     @property
     def chain_id(self) -> int: ...
 
+    @property
+    def strict(self) -> bool:
+        """The node has no mempool, and charges for what it refuses."""
+        ...
+
+    @property
+    def resend_after_s(self) -> float:
+        """After this time, bytes that did not land go again; a pool may have dropped them."""
+        ...
+
     def read(self, text: str) -> Given:
         """0x hex of a signed transaction; raises `NotTaken`."""
         ...

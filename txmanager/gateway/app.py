@@ -22,10 +22,10 @@ from txmanager.api.problems import NotJson, TooLarge, TooSlow
 from txmanager.gateway.answering import Answering
 from txmanager.gateway.calls import NULL
 from txmanager.gateway.doors import Header, Origins, Tokens, is_own_name
-from txmanager.gateway.limits import Rates, client_address
 from txmanager.gateway.words import REQUEST, Refused, error_bytes, too_many_requests
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.node import GatewayNode
+from txmanager.runtime.gateway.rates import Rates, client_address
 from txmanager.settings.gateway import GatewaySettings
 
 _JSON: Header = (b"content-type", b"application/json")

@@ -22,6 +22,8 @@ from txmanager.core.given import Counter
 from txmanager.core.health import Reader
 from txmanager.core.kinds import KindPath, Reading
 from txmanager.core.models import Json
+from txmanager.core.upstream import Upstream
+from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.pools import NetworkSettings, PoolSettings
 
 if TYPE_CHECKING:
@@ -123,6 +125,8 @@ class ChainFamily(Generic[N, P]):
     probe: NodeProbe[N]
     numbers: Numbers[N] | None = None
     watching: Watching[N] | None = None
+    upstream: Callable[[str, N, GatewaySettings], Upstream] | None = None
+    """For the JSON-RPC gateway: the network's nodes as it asks them."""
     add_keys: (
         Callable[[Chain, str, Sequence[str], CallLimits | None, Callable[[str], None]], Awaitable[object]] | None
     ) = None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.settings.parts import Money, Name, Part
-from txmanager.settings.pools import NetworkSettings
 
 SEED_NAMES: Mapping[str, str] = {
     "ENABLE_TX_POOL": "txpool",
@@ -107,16 +106,14 @@ class GatewaySettings(Part):
     trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()
     per_second: GatewayRates = GatewayRates()
 
-    def served(self, networks: Mapping[str, NetworkSettings]) -> dict[str, NetworkSettings]:
-        evm = {name: network for name, network in networks.items() if network.chain == "evm"}
-        return evm if self.networks is None else {name: evm[name] for name in self.networks if name in evm}
-
-    def contradictions(self, networks: Mapping[str, NetworkSettings]) -> Iterator[InvalidSettings]:
+    def contradictions(self, served: Collection[str], networks: Collection[str]) -> Iterator[InvalidSettings]:
+        """`served`: the networks that a gateway can stand before; `networks`: all of them."""
         for name in self.networks or ():
-            if name not in networks or networks[name].chain != "evm":
-                yield InvalidSettings("gateway.networks", f"names no EVM network {name}; add [networks.{name}]")
-        if not self.served(networks):
-            yield InvalidSettings("gateway", 'needs an EVM network; add [networks.NAME] with chain = "evm"')
+            if name not in served:
+                what = "is of a chain that has no JSON-RPC gateway" if name in networks else "is no network"
+                yield InvalidSettings("gateway.networks", f"{name} {what}; remove it, or add [networks.{name}]")
+        if not served:
+            yield InvalidSettings("gateway", "needs a network whose wallets speak JSON-RPC; add one to [networks]")
         if not self.public and not _loopback(self.host):
             yield InvalidSettings(
                 "gateway.host", f"{self.host} is open to others; set public = true if that is meant, or use 127.0.0.1"

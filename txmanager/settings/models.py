@@ -21,6 +21,7 @@ from pydantic import (
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.seal import SealMode
 from txmanager.settings.family import AnyFamily, find, installed
+from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.parts import Money, Name, Names, Part
 from txmanager.settings.pools import NetworkSettings, PoolSettings
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
@@ -257,6 +258,7 @@ class Settings(Part):
     worker: WorkerSettings = WorkerSettings()
     monitor: MonitorSettings = MonitorSettings()
     api: ApiSettings = ApiSettings()
+    gateway: GatewaySettings | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -281,6 +283,12 @@ class Settings(Part):
         yield from self.monitor.contradictions(self.networks, self.pools)
         yield from self._keyless_twice()
         yield from self.api.contradictions(self.pools)
+        if self.gateway is not None:
+            yield from self.gateway.contradictions(self.with_gateway(), self.networks)
+
+    def with_gateway(self) -> list[str]:
+        """The networks that a JSON-RPC gateway can stand before."""
+        return [name for name in self.networks if self.family(name).upstream is not None]
 
     def family(self, network: str) -> AnyFamily:
         """The chain of a network."""

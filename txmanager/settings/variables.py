@@ -7,13 +7,14 @@ from typing import Literal
 
 from txmanager.settings.models import Settings
 
-Program = Literal["worker", "api", "sweeper", "webhooks", "monitor"]
+Program = Literal["worker", "api", "sweeper", "webhooks", "monitor", "gateway"]
 PASSPHRASE_VARIABLE = "TXMANAGER_PASSPHRASE"
 """Of vaults and keystores."""
 _NEEDS: Mapping[Program, tuple[str, ...]] = {
     "worker": ("ledger.", "networks."),
     "api": ("ledger.", "networks."),
     "monitor": ("ledger.", "networks."),
+    "gateway": ("ledger.url", "ledger.password", "networks."),
     "sweeper": ("ledger.url", "ledger.password"),
     "webhooks": ("ledger.url", "ledger.password", "pools."),
 }

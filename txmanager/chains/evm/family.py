@@ -16,6 +16,7 @@ from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read
 from txmanager.chains.evm.settings import EvmNetworkSettings, EvmPoolSettings
+from txmanager.chains.evm.upstream import EvmUpstream
 from txmanager.chains.panel import origin
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
@@ -24,6 +25,7 @@ from txmanager.core.findings import Finding
 from txmanager.core.given import RAW_KIND
 from txmanager.core.models import Json
 from txmanager.settings.family import ChainFamily, Held, NodeProbe, Numbers, ReadPayload, Unit, Watching
+from txmanager.settings.gateway import GatewaySettings
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import Asked, Curve, KeySources
 
@@ -134,6 +136,16 @@ def pay(lane: str, amount: int) -> tuple[str, Mapping[str, Json]]:
     return "evm.transfer", {"to": LaneId.parse(lane).address, "value": str(amount)}
 
 
+def open_upstream(name: str, network: EvmNetworkSettings, gateway: GatewaySettings) -> EvmUpstream:
+    """A chain that takes one transaction of an account at a time has no mempool."""
+    facts = facts_of(network)
+    strict = facts.window == 1 if gateway.backend is None else gateway.backend == "strict"
+    nodes = [replace(node, max_body=gateway.max_answer_bytes) for node in endpoints(name, network)]
+    return EvmUpstream(
+        network.chain_id, nodes, strict=strict, network=facts, allow_unprotected=gateway.allow_unprotected
+    )
+
+
 FAMILY = ChainFamily(
     name="evm",
     title="EVM",
@@ -150,4 +162,5 @@ FAMILY = ChainFamily(
     probe=NodeProbe("eth_blockNumber", "eth_chainId", describe),
     numbers=Numbers(RAW_KIND, open_counter, adopt),
     watching=Watching(open_reader, pay),
+    upstream=open_upstream,
 )

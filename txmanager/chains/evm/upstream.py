@@ -44,10 +44,12 @@ class EvmUpstream:
         allow_unprotected: bool = False,
     ) -> None:
         self.chain_id = chain_id
+        self.strict = strict
         self._strict = strict
         self._network = network or EvmNetwork()
         self._rules = Rules(chain_id, allow_unprotected, self._network.max_gas)
         self._rpc = HttpRpc(endpoints)
+        self.resend_after_s = self._network.resend_after_s
 
     # -- bytes
 
@@ -105,10 +107,10 @@ class EvmUpstream:
         for sender in senders:
             calls.append(("eth_getTransactionCount", [sender, "latest"]))
             calls.append(("eth_getBalance", [sender, "latest"]))
-            if not self._strict:
+            if not self.strict:
                 calls.append(("eth_getTransactionCount", [sender, "pending"]))
         calls.append(("eth_getBlockByNumber", ["latest", False]))
-        if self._strict:
+        if self.strict:
             answers = await self._node_of("").call_many(calls, group="look")
         else:
             answers = await ask_many(self._rpc, calls, "look")
@@ -120,11 +122,11 @@ class EvmUpstream:
             rules = self._rules
             limit = number(block["gasLimit"], "a gas limit") or None
             self._rules = Rules(rules.chain_id, rules.allow_unprotected, rules.max_gas, limit)
-        each = 2 if self._strict else 3
+        each = 2 if self.strict else 3
         seen = {}
         for n, sender in enumerate(senders):
             told = answers[n * each : (n + 1) * each]
-            pending = None if self._strict else _optional(told[2])
+            pending = None if self.strict else _optional(told[2])
             count, balance = number(expect(told[0]), "a count"), number(expect(told[1]), "a balance")
             seen[sender] = Seen(block["hash"], height, count, balance, pending)
         return seen
@@ -165,7 +167,7 @@ class EvmUpstream:
         return nodes[zlib.crc32(sender.encode()) % len(nodes)] if sender else nodes[0]
 
     async def send(self, sender: str, raw: bytes, hash: str, may: Callable[[], bool]) -> SendReply:
-        if self._strict:
+        if self.strict:
             return await self._send_to(self._node_of(sender), raw, hash, may)
         ready = [node for node in self._rpc.nodes if node.ready] or [self._rpc.nodes[0]]
         if len(ready) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -18,7 +18,7 @@ import structlog
 
 from txmanager.core.admission import Base, Ended, Entry, Mempool, Offer, State
 from txmanager.core.after_send import Fate, after_send
-from txmanager.core.errors import TxManagerError, Unavailable, Unconfirmed
+from txmanager.core.errors import Busy, Misconfigured, TxManagerError, Unavailable
 from txmanager.core.given import Given
 from txmanager.core.models import Json
 from txmanager.core.upstream import Upstream
@@ -71,9 +71,11 @@ class GatewayNode:
         lanes: Callable[[], Collection[str]] = frozenset,
         admits: Callable[[str], bool] = lambda sender: True,
         local: Callable[[], Mempool] | None = None,
+        start_store: Callable[[], Awaitable[object]] | None = None,
         follow_every_s: float = 1.0,
     ) -> None:
-        """`local` makes a mempool in memory, for when the store is away."""
+        """`local` makes a mempool in memory, for when the store is away. `start_store` checks the store, when it first
+        answers."""
         self.name = name
         self.upstream = upstream
         self._sends = Sends(upstream)
@@ -84,6 +86,7 @@ class GatewayNode:
         self._runs: OrderedDict[str, int] = OrderedDict()
         """The highest `pending` that this process told of a sender."""
         self._local = local
+        self._start_store = start_store
         self._seam = Seam(
             upstream,
             self._sends,
@@ -111,8 +114,15 @@ class GatewayNode:
     # -- life
 
     async def start(self) -> None:
+        """With `forward` also while the store is away; with `refuse` it must be there."""
         if not self.options.mempool:
             return
+        try:
+            await self._open_store()
+        except Unavailable as error:
+            if not self._forwards:
+                raise
+            await self._failed(error)
         await self._main.start()
         self._watch = asyncio.create_task(self._keep_watch())
 
@@ -124,12 +134,18 @@ class GatewayNode:
         if self._spare is not None:
             await self._spare.stop()
 
+    async def _open_store(self) -> None:
+        if self._start_store is not None:
+            await self._start_store()
+            self._start_store = None
+
     async def _keep_watch(self) -> None:
         """Notice an outage that nobody's request met, and its end."""
         while True:
             await asyncio.sleep(_WATCH_EVERY_S)
             try:
                 async with asyncio.timeout(self.options.store_timeout_ms / 1000):
+                    await self._open_store()
                     await self._main.mempool.totals()
             except (TxManagerError, TimeoutError) as error:
                 await self._failed(error)
@@ -205,30 +221,30 @@ class GatewayNode:
     async def _submit(self, given: Sequence[Given]) -> list[Told]:
         if not self.degraded:
             try:
-                return await self._within_time(self._main, given)
-            except Away as error:
-                if error.unknown or not self._forwards:
+                return await self._store(given)
+            except Away:
+                if not self._forwards:
                     raise
         if not self._forwards:
             raise Away(unknown=False)
         async with self._moving:
             spare = self._spare
-        if spare is None:
-            return await self._within_time(self._main, given)
+        if spare is None:  # the store came back in between
+            return await self._store(given)
         self.metrics.forwarded.labels(self._chain).inc(len(given))
         return await spare.submitter.submit(given)
 
-    async def _within_time(self, engine: Engine, given: Sequence[Given]) -> list[Told]:
+    async def _store(self, given: Sequence[Given]) -> list[Told]:
+        """A store that failed while it was asked may have stored the bytes all the same."""
         try:
-            return await engine.submitter.submit(given)
-        except Unconfirmed as error:
-            await self._failed(error)
-            raise Away(unknown=True) from None
-        except Unavailable as error:
+            return await self._main.submitter.submit(given)
+        except Busy:
+            raise Away(unknown=False) from None
+        except (Unavailable, Misconfigured) as error:
             if error.code.startswith("rpc_"):
                 raise
             await self._failed(error)
-            raise Away(unknown=False) from None
+            raise Away(unknown=True) from None
 
     async def _pass_on(self, given: Sequence[Given]) -> list[Told]:
         """Neither pool nor order: each goes to the node on arrival, and its caller gets the node's word."""
