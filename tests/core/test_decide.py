@@ -332,6 +332,17 @@ def test_a_held_intent_that_is_dead_waits_for_an_operator() -> None:
     assert isinstance(ask(record(status=Status.HELD), seen(**proven(attempt()), clear=True)), Wait)
 
 
+@pytest.mark.parametrize("proof", [{}, proven(attempt())])
+def test_a_nodes_word_neither_kills_nor_ends_a_held_intent(proof: dict[str, Any]) -> None:
+    refused = {"reply": SendReply(Verdict.PERMANENT, "bad"), "clear": True, "idle": True, **proof}
+    assert isinstance(ask(record(), seen(**refused)), Settle if proof else Kill)
+    held = record(status=Status.HELD)
+    assert isinstance(ask(held, seen(**refused)), Wait | Probe)
+    # Whoever asked for its end gets it.
+    assert isinstance(ask(replace(held, cancel_requested=True), seen(**refused)), Settle if proof else Kill)
+    assert isinstance(ask(replace(held, directive={"verb": "kill"}), seen(**refused)), Settle if proof else Kill)
+
+
 def test_an_operators_resign_passes_the_limit_once_and_only_with_the_proof() -> None:
     told = {"verb": "resign", "by": "ops"}
     held = record(status=Status.HELD, resigns=3, directive=told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FENCE = "if out then return out end"
+HELD = "held_intent_gets_no_attempt_that_nobody_asked_for"
 REPLAY = "replay_of_every_durable_call_writes"
 
 
@@ -267,11 +268,19 @@ ATTEMPTS = [
     ),
     Guard(
         "record_attempts",
-        "elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace' or record['p']) then",
+        "elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace') then",
         "elseif false then",
         "queued_entry_gets_only_a_first_attempt",
     ),
-    Guard("record_attempts", " or write.purpose == 'replace' or", " or", "held_intent_is_not_replaced"),
+    Guard("record_attempts", " or write.purpose == 'replace') then", ") then", "held_intent_is_not_replaced"),
+    Guard(
+        "record_attempts",
+        "if status == 'held' and",
+        "if false and",
+        HELD,
+    ),
+    Guard("record_attempts", " and not record['c'] then", " then", HELD),
+    Guard("record_attempts", "not record['d'] and ", "", "held_intent_may_be_resigned_and_is_inflight_again"),
     Guard(
         "record_attempts",
         "if write.purpose == 'resign' and alive then",

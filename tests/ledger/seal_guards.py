@@ -43,7 +43,6 @@ SEALS = [
     ),
     Guard("reseal", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", "replay_of_a_reseal_writes"),
     Guard("reseal", "redis.call('HDEL', KEYS[1], 'settling')", "", FULL),
-    Guard("record_attempts", " or record['p']) then", ") then", UNSIGNED),
     Guard("resolve", "if record[3] then return {'refused', 'unsigned'} end", "", UNSIGNED),
     Guard(
         "cancel",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from _pytest.runner import pytest_sessionfinish as tear_down_session
@@ -89,15 +89,17 @@ class Parallel:
         times: dict[str, float] = json.loads(TIMES.read_text()) if TIMES.exists() else {}
         side_by_side, alone = plan(session.items, times)
         self._began = self._said = time.monotonic()
-        self._run(session, side_by_side, self._processes, after_s=sum(unit.expected_s for unit in alone))
-        self._run(session, alone, 1, after_s=0.0)
+        try:
+            self._run(session, side_by_side, self._processes, after_s=sum(unit.expected_s for unit in alone))
+            self._run(session, alone, 1, after_s=0.0)
+        finally:
+            if self._config.getoption("--record-times"):
+                kept = {name: seconds for name, seconds in times.items() if Path(file_of(name)).exists()}
+                TIMES.write_text(json.dumps(dict(sorted((kept | self._recorded).items())), indent=0) + "\n")
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
-        if self._config.getoption("--record-times"):
-            kept = {name: seconds for name, seconds in times.items() if Path(file_of(name)).exists()}
-            TIMES.write_text(json.dumps(dict(sorted((kept | self._recorded).items())), indent=0) + "\n")
         return True
 
     def _run(self, session: pytest.Session, units: list[Unit], processes: int, *, after_s: float) -> None:
@@ -166,7 +168,7 @@ class Parallel:
                 assert isinstance(budgets, Budgets)
                 budgets.spend(nodeid, seconds)
             case "broken":
-                raise RuntimeError(f"a test process broke:\n{value}")
+                self._fail(child.running or "a test process", value, "teardown")
             case "ready":
                 assert child.unit is not None
                 self._recorded[child.unit.name] = round(time.monotonic() - child.began, 1)
@@ -177,12 +179,13 @@ class Parallel:
         """The test that ran is the one that failed. Another process goes on with the rest of its file."""
         assert child.unit is not None
         at = child.running or child.unit.name
-        report = pytest.TestReport(
-            at, (file_of(at), None, at), {}, "failed", f"the test process ended with {exit_code} in {at}", "call"
-        )
-        self._config.hook.pytest_runtest_logreport(report=report)
+        self._fail(at, f"the test process ended with {exit_code} in {at}", "call")
         if child.left and child.running:
             waiting.insert(0, Unit(child.unit.name, child.left, child.unit.expected_s))
+
+    def _fail(self, nodeid: str, why: str, when: Literal["call", "teardown"]) -> None:
+        report = pytest.TestReport(nodeid, (file_of(nodeid), None, nodeid), {}, "failed", why, when)
+        self._config.hook.pytest_runtest_logreport(report=report)
 
     def _progress(self, children: list[Child], waiting: list[Unit], after_s: float) -> None:
         now = time.monotonic()

@@ -127,6 +127,17 @@ def test_a_process_that_dies_fails_the_test_it_ran_and_no_other(tmp_path: Path):
     assert "FAILED test_dies.py::test_dies" in ran.stdout
 
 
+def test_a_server_that_does_not_end_fails_the_run_and_hides_nothing(tmp_path: Path):
+    stuck = "@pytest.fixture(scope='session')\ndef stuck():\n    yield\n    raise RuntimeError('does not stop')\n"
+    bad = "def test_it(stuck): pass\ndef test_bad(): assert 1 == 2, 'odd'"
+    suite = Suite(tmp_path, a=stuck + bad, b=PASSES.format("b"))
+    ran = suite.run()
+    assert ran.returncode == 1
+    assert "does not stop" in ran.stdout
+    assert "odd" in ran.stdout
+    assert re.search(r"^1 failed, 3 passed, 1 error in", ran.stdout, re.MULTILINE)
+
+
 def test_skips_fail_in_ci_and_collection_errors_end_the_run(tmp_path: Path):
     suite = Suite(tmp_path, a="def test_skips(): pytest.skip('no server')", b=PASSES.format("b"))
     assert suite.run().returncode == 0

@@ -78,5 +78,5 @@ def test_budgets_leave_room_below_the_limit_of_ci():
     import tomllib
 
     settings = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text())
-    assert settings["total"] <= 54 * 60
+    assert settings["total"] <= 54 * 60 * 2, "two cores"
     assert sum(settings["suites"].values()) <= settings["total"]

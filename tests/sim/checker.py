@@ -4,7 +4,9 @@
 2. every acknowledged intent ends, or waits under a name;
 3. first attempts of a lane in order of acceptance; with window 1 the effects too;
 4. every answer about an ended intent is the same, and is what the chain says;
-5. nothing is done by an owner after the lane went to another; every proof of death stays true.
+5. nothing is done by an owner after the lane went to another; every proof of death stays true;
+6. what operators rely on: a held intent does nothing by itself, a paused lane signs no first attempt and a quarantined
+   one nothing, whoever takes a lane over signs nothing on top of a stranger's nonce, a moved claim is accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from tests.sim.history import (
     Closed,
     Ended,
     Fact,
+    Held,
     Leased,
+    Moved,
     Operated,
     Recorded,
     Released,
@@ -92,6 +96,9 @@ class _Memory:
     held: set[str] = field(default_factory=set)
     solo: dict[str, Recorded] = field(default_factory=dict)
     retired: dict[Key, float] = field(default_factory=dict)
+    killed: set[Key] = field(default_factory=set)
+    """Intents with a no-op."""
+    moved: dict[IntentId, Moved] = field(default_factory=dict)
     failed_over: bool = False
     foretold: dict[Key, Answered] = field(default_factory=dict)
     """Told before it ended: what the chain shows may be lost with a server, since it is found again. It must be."""
@@ -134,8 +141,6 @@ def _wrote(evidence: Checked, memory: _Memory, fact: Wrote) -> None:
         _say(
             evidence, fact.at, f"{fact.operation} on {fact.lane[-6:]} by an owner that was fenced (epoch {fact.epoch})"
         )
-    if fact.operation == "hold":
-        memory.held.add(fact.lane)
 
 
 def _appended(evidence: Checked, memory: _Memory, fact: Appended) -> None:
@@ -171,6 +176,7 @@ def _recorded(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
     memory.attempts[fact.hash] = fact
     for dead in fact.deaths:
         memory.dead[dead.partition(":")[2]] = name
+    _check_rules(evidence, memory, fact)
     if fact.purpose is Purpose.FIRST:
         _first(evidence, memory, fact)
         return
@@ -180,6 +186,22 @@ def _recorded(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
         _say(evidence, fact.at, f"{fact.purpose} of {name} could overtake {len(fact.open_below)} lower nonces")
     if fact.purpose is Purpose.RESIGN and key not in memory.firsts:
         _say(evidence, fact.at, f"{name} was signed again before it was signed")
+
+
+_ORDERS = {Purpose.RESIGN: ("resign",), Purpose.NOOP: ("kill", "fail", "cancel")}
+"""What somebody must have asked for before a held intent signs anything."""
+
+
+def _check_rules(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
+    name, purpose = fact.id.key, fact.purpose
+    if fact.held and fact.asked not in _ORDERS.get(purpose, ()):
+        _say(evidence, fact.at, f"{name} was held, and signed a {purpose} that nobody asked for")
+    if purpose is Purpose.NOOP:
+        memory.killed.add((fact.id, fact.life))
+    if fact.lane_state is LaneState.QUARANTINED or (fact.lane_state is LaneState.PAUSED and purpose is Purpose.FIRST):
+        _say(evidence, fact.at, f"{name}: a {purpose} was signed on a lane that is {fact.lane_state}")
+    if fact.stranger:
+        _say(evidence, fact.at, f"{name} was signed by an owner that took over a lane whose nonce a stranger had used")
 
 
 def _first(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
@@ -218,6 +240,10 @@ def _ended(evidence: Checked, memory: _Memory, fact: Ended) -> None:
     same = memory.failed_over and again is not None and again.outcome == fact.outcome
     if again is not None and not memory.rolled_back and not same:
         _say(evidence, fact.at, f"{fact.id.key} ended twice")
+    # A no-op that was written ahead before the hold ends it: that was decided, and durable, before.
+    decided = fact.asked not in ("", "track") or key in memory.killed
+    if fact.held and fact.outcome.tx_hash is None and not decided:
+        _say(evidence, fact.at, f"{fact.id.key} was held, and ended {fact.outcome.status}, which nobody asked for")
     memory.ended[key] = fact
     for dead in fact.deaths:
         memory.dead[dead.partition(":")[2]] = fact.id.key
@@ -240,6 +266,14 @@ def _answered(evidence: Checked, memory: _Memory, fact: Answered) -> None:
 
 def _retired(evidence: Checked, memory: _Memory, fact: Retired) -> None:
     memory.retired.setdefault((fact.id, fact.life), fact.at)
+
+
+def _held(evidence: Checked, memory: _Memory, fact: Held) -> None:
+    memory.held.add(fact.lane)
+
+
+def _moved(evidence: Checked, memory: _Memory, fact: Moved) -> None:
+    memory.moved[fact.id] = fact
 
 
 def _closed(evidence: Checked, memory: _Memory, fact: Closed) -> None:
@@ -283,6 +317,8 @@ _HANDLERS: dict[type, Any] = {
     Sent: _sent,
     Ended: _ended,
     Answered: _answered,
+    Held: _held,
+    Moved: _moved,
     Retired: _retired,
     Closed: _closed,
     RolledBack: _rolled_back,
@@ -365,6 +401,10 @@ def _check_ends(evidence: Checked, memory: _Memory) -> None:
     open_lanes = any(s.state is LaneState.ACTIVE for s in evidence.stores.values())
     if missing and open_lanes:
         _say(evidence, 0, f"never accepted: {', '.join(sorted(id.key for id in missing)[:20])}")
+    for id, move in sorted(memory.moved.items()):
+        store = evidence.stores.get(move.lane)
+        if id in missing and store is not None and store.state is not LaneState.CLOSED:
+            _say(evidence, move.at, f"{id.key} was moved to another lane and never accepted there")
     for id in sorted(evidence.acknowledged):
         fact = evidence.final.get(id)
         if fact is None:
@@ -387,10 +427,13 @@ def _check_ends(evidence: Checked, memory: _Memory) -> None:
 
 
 def _check_lanes(evidence: Checked) -> None:
-    """A lane stops for a cause, not out of fear."""
+    """A lane stops for a cause, not out of fear. One that works retires what ended."""
     kinds = {event.kind for event in evidence.plan.events}
     for lane, store in evidence.stores.items():
         if store.state is not LaneState.QUARANTINED:
+            for record in store.records.values():
+                if record.status.final:
+                    _say(evidence, 0, f"{record.id.key} ended {record.status}, and was never retired")
             continue
         moved = bool(kinds & {"ledger_restart", "roll_back"}) and not evidence.plan.vouches
         foreign = lane in evidence.tampered or "roll_back" in kinds

@@ -6,12 +6,12 @@ the code under test cannot also hide its trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from txmanager.core.models import Attempt, IntentId, Outcome, Purpose
-from txmanager.core.states import Status
+from txmanager.core.states import LaneState, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,12 @@ class Recorded:
     open_below: tuple[str, ...]
     alone: tuple[str, ...]
     """Re-signs and no-ops of this owner that may still land: nothing newer may follow them."""
+    lane_state: LaneState = LaneState.ACTIVE
+    held: bool = False
+    asked: str = ""
+    """What a person wants of the intent: an operator's verb, or `cancel`."""
+    stranger: bool = False
+    """Written by an owner that took the lane over when every node showed a final nonce that is a stranger's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class Ended:
     life: str
     outcome: Outcome
     deaths: Mapping[str, Any]
+    held: bool = False
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,26 @@ class Answered:
     outcome: Outcome | None
     accepted: bool
     """Told as the answer to a submit: from now on the intent may not be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An intent waits for an operator from now on."""
+
+    at: float
+    lane: str
+    id: IntentId
+    life: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The claim of a closed lane went to another one."""
+
+    at: float
+    id: IntentId
+    life: str
+    lane: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +183,8 @@ Fact = (
     | Ended
     | Sent
     | Answered
+    | Held
+    | Moved
     | Retired
     | Closed
     | RolledBack
@@ -163,7 +193,7 @@ Fact = (
 )
 
 
-IN_THE_STORE = (Leased, Released, Wrote, Appended, Recorded, Ended, Retired, Closed)
+IN_THE_STORE = (Leased, Released, Wrote, Appended, Recorded, Ended, Held, Moved, Retired, Closed)
 
 
 @dataclass(slots=True)
@@ -177,6 +207,8 @@ class History:
     """Hashes that a validating send was refused for, rightly or not."""
     may_land: Callable[[str, Attempt], bool] = lambda _lane, _attempt: True
     """What the chain itself knows: whether these bytes of a lane could still be included."""
+    strangers: Callable[[str, Iterable[int]], bool] = lambda _lane, _ours: False
+    """Whether every node shows a final nonce of the lane that is a stranger's, and none of these."""
     lines: list[str] | None = None
     """The code's own log, kept only when somebody will read it."""
 

@@ -18,8 +18,10 @@ from tests.sim.history import (
     Appended,
     Closed,
     Ended,
+    Held,
     History,
     Leased,
+    Moved,
     Operated,
     Recorded,
     Released,
@@ -45,16 +47,19 @@ _OWNERS_WRITES = ("cursor", "signed_upto")
 class WatchedLane(LaneStore):
     """A lane's store that notes what it did."""
 
-    __slots__ = ("history", "signers")
+    __slots__ = ("history", "signers", "warned")
     history: History
     signers: dict[str, str]
     """Which owner's token wrote which hash."""
+    warned: set[str]
+    """Tokens of owners that could see a stranger's nonce when they took the lane over."""
 
     @classmethod
     def of(cls, store: LaneStore, history: History) -> WatchedLane:
         lane = cls(**{f.name: getattr(store, f.name) for f in fields(LaneStore)})
         lane.history = history
         lane.signers = store.signers if isinstance(store, WatchedLane) else {}
+        lane.warned = store.warned if isinstance(store, WatchedLane) else set()
         return lane
 
     def copy(self) -> WatchedLane:
@@ -77,7 +82,12 @@ class WatchedLane(LaneStore):
         return answer
 
     def lease(self, owner: str, token: str, lease_ms: int, now: int, found: str) -> words.Lease:
+        before = self.token
         answer = super().lease(owner, token, lease_ms, now, found)
+        if answer.fence is not None and before != token:
+            ours = {a.nonce for r in self.records.values() for a in r.attempts}
+            if self.history.strangers(self.spec.id, ours):
+                self.warned.add(token)
         if answer.fence is not None:
             fence = answer.fence
             self.history.note(Leased(self.history.time(), self.spec.id, fence.epoch, fence.token, fence.owner))
@@ -87,6 +97,12 @@ class WatchedLane(LaneStore):
         answer = super().release(fence)
         if answer:
             self.history.note(Released(self.history.time(), self.spec.id, fence.token))
+        return answer
+
+    def set_baseline(self, fence: Fence, cursor: int, operator: bool) -> int:
+        answer = super().set_baseline(fence, cursor, operator)
+        if operator:  # who vouches for what a stranger did
+            self.warned.clear()
         return answer
 
     def take(self, fence: Fence, count: int) -> list[words.Taken]:
@@ -106,8 +122,11 @@ class WatchedLane(LaneStore):
         return answer
 
     def hold(self, fence: Fence, id: IntentId, life: str, hold: Mapping[str, Json], now: int) -> bool:
+        before = self.records.get(id)
         answer = super().hold(fence, id, life, hold, now)
         self._wrote("hold", fence)
+        if answer and before is not None and before.status is not Status.HELD:
+            self.history.note(Held(self.history.time(), self.spec.id, id, life))
         return answer
 
     def record_attempts(
@@ -156,6 +175,10 @@ class WatchedLane(LaneStore):
             unproven,
             below if attempt.purpose is not Purpose.FIRST else (),
             alone if attempt.purpose is Purpose.FIRST else (),
+            self.state,
+            record is not None and record.status is Status.HELD,
+            _asked(record) if record is not None else "",
+            fence.token in self.warned,
         )
 
     def settle(
@@ -175,8 +198,16 @@ class WatchedLane(LaneStore):
     def _finish(self, record: Record, outcome: Outcome, now: int) -> Record:
         final = super()._finish(record, outcome, now)
         proofs = {a.name: a.proof for a in final.attempts if a.proof is not None}
-        self.history.note(Ended(self.history.time(), self.spec.id, final.id, final.life, outcome, proofs))
+        held = record.status is Status.HELD
+        self.history.note(
+            Ended(self.history.time(), self.spec.id, final.id, final.life, outcome, proofs, held, _asked(record))
+        )
         return final
+
+
+def _asked(record: Record) -> str:
+    verb = str(record.directive.get("verb", "")) if record.directive else ""
+    return verb or ("cancel" if record.cancel_requested else "")
 
 
 @contextlib.contextmanager
@@ -202,6 +233,14 @@ class WatchedHomes(Homes):
     def __init__(self) -> None:
         super().__init__()
         self.known: set[int] = set()
+
+    def move(self, id: IntentId, life: str, old_lane: str, new_lane: str, now: int) -> words.Claimed:
+        before = self.get(id, now)
+        was = before.lane if before is not None else ""
+        answer = super().move(id, life, old_lane, new_lane, now)
+        if was != answer.lane == new_lane:
+            self.history.note(Moved(self.history.time(), id, life, new_lane))
+        return answer
 
     def retire(self, record: Record, retention_ms: int, now: int) -> bool:
         answer = super().retire(record, retention_ms, now)

@@ -276,7 +276,78 @@ def closed_under_its_owner() -> Story:
     return Story(replace(QUIET, workers=1, intents=1, events=events), [1.0], begin)
 
 
+def closed_before_its_append() -> Story:
+    """A claim is made, its append gets no answer, and meanwhile the lane, which is empty, is closed."""
+
+    def begin(world: World) -> None:
+        append, closed = world.ledger.append, list[str]()
+
+        async def closing(lane: str, entries: Any) -> Any:
+            if closed:
+                return await append(lane, entries)
+            closed.append(lane)
+            for state in (LaneState.DRAINING, LaneState.CLOSED):
+                world.ledger.stores[lane].set_state(state, "operator", {}, None)
+            raise Unavailable("the ledger did not answer")
+
+        world.ledger.append = closing  # type: ignore[method-assign]
+
+    return Story(replace(QUIET, lanes=2, intents=1), [2.0], begin)
+
+
+def another_payload_under_the_same_key(*, without_a_lane: bool) -> Story:
+    """Somebody uses a key that is taken for a payload of their own, perhaps while no lane takes new intents."""
+
+    def drain(world: World, state: LaneState) -> None:
+        for store in world.ledger.stores.values():
+            store.set_state(state, "operator", {}, None)
+
+    def begin(world: World) -> None:
+        lose(world, 0, 1)  # it is in flight until the end
+        if without_a_lane:
+            world.loop.later(3.0, drain, world, LaneState.DRAINING)
+            world.loop.later(8.0, drain, world, LaneState.ACTIVE)
+        world.loop.later(5.0, world.intrude, 0)
+
+    return Story(replace(QUIET, workers=1, intents=1, chaos_s=12.0), [1.0], begin)
+
+
+def held_and_overtaken() -> Story:
+    """Lost and held for want of a proof; then the next intent lands, and proves that the bytes are dead."""
+    return Story(replace(QUIET, workers=1, hold_after_ms=5_000, intents=2), [1.0, 9.0], lambda world: lose(world, 0, 1))
+
+
+def used_by_a_stranger_while_nobody_owns_it() -> Story:
+    """Every worker is down; somebody else uses the key, an intent is accepted, and a worker takes the lane over."""
+    events = (Event("everybody_down", 5.0, 0.0, 0.2), Event("foreign_use", 5.1, 0.0, 0.0))
+    return Story(replace(QUIET, intents=2, events=events), [1.0, 8.0])
+
+
+def paused_before_the_write_ahead() -> Story:
+    """An operator pauses the lane when the owner has taken and signed an intent, and not written it ahead yet."""
+
+    def begin(world: World) -> None:
+        record, paused = world.ledger.record_attempts, list[str]()
+
+        async def pausing(fence: Fence, cursor: int, batch: Any) -> int:
+            if not paused:
+                paused.append(fence.lane)
+                store = world.ledger.stores[fence.lane]
+                store.set_state(LaneState.PAUSED, "operator", {}, None, PauseCause.OPERATOR)
+            return await record(fence, cursor, batch)
+
+        world.ledger.record_attempts = pausing  # type: ignore[method-assign]
+
+    return Story(replace(QUIET, workers=1), [1.0, 1.1], begin)
+
+
 STORIES: dict[str, list[Story]] = {
+    "claim_of_a_closed_lane_never_moves": [closed_before_its_append()],
+    "replay_without_comparing_payloads": [another_payload_under_the_same_key(without_a_lane=True)],
+    "claim_without_comparing_payloads": [another_payload_under_the_same_key(without_a_lane=False)],
+    "held_intent_signs_itself_again": [held_and_overtaken()],
+    "no_chain_check_at_a_take_over": [used_by_a_stranger_while_nobody_owns_it()],
+    "paused_lane_signs_first_attempts": [paused_before_the_write_ahead()],
     "former_owner_vouches": [rolled_back_behind_a_frozen_owner(seat) for seat in (0.0, 0.9)],
     "clock_set_back_stops_the_asking": [Story(lost_before_the_clock_is_set_back(), [4.0, 4.1])],
     "rolled_back_flights_are_not_tracked": [vouched_for_what_forgot_an_end()],

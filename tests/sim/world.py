@@ -29,7 +29,7 @@ from tests.sim.cast import (
 )
 from tests.sim.checker import Checked, blocked_by_holds, check
 from tests.sim.faults import Faults
-from tests.sim.history import Answered, Broke, History
+from tests.sim.history import Answered, Broke, Held, History, Moved
 from tests.sim.ledger import SimLedger, few_homes
 from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, ordered_task_groups
 from tests.sim.nodes import Nodes, SimNetwork, SimRpc, decoded_once
@@ -44,12 +44,14 @@ from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
 from txmanager.devnet import fees
 from txmanager.devnet.model import Account, Transfer, Tx
 from txmanager.devnet.network import Config
+from txmanager.devnet.views import b58
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.producer import Producer
 from txmanager.runtime.sweeper import Sweeper
 from txmanager.runtime.worker import Service, Timing, Worker
 
-HEAL_S = 240.0
+ENDS_WITHIN_S = 120.0
+"""Once the faults are over, everything that was accepted ends so soon, or waits for a person by name."""
 METRICS = Metrics()
 
 
@@ -90,9 +92,13 @@ def run(plan: Plan, *, verbose: bool = False, kind: type[World] | None = None) -
         logs.listen(None)
         if collecting:
             gc.enable()
-    digest = hash(tuple((round(f.at, 6), type(f).__name__) for f in history.facts))
+    digest = hash(tuple((round(f.at, 6), type(f).__name__) for f in history.facts if not isinstance(f, Held | Moved)))
     faults = world.faults
     return Result(plan, violations, faults.struck, faults.cells, ends, loop.steps, loop.time(), history.lines, digest)
+
+
+def _is_strange(tx: Tx, key: tuple[str, str], history: History) -> bool:
+    return (tx.signer_id, tx.public_key) == key and b58(tx.hash) not in history.recorded
 
 
 class World(Strikes):
@@ -130,6 +136,7 @@ class World(Strikes):
         )
         self.nodes = Nodes(loop, self.network)
         history.may_land = self._may_land
+        history.strangers = self._strangers
         self.served = plan.lanes
         self.seats = [Seat(n) for n in range(plan.workers)]
         self.producers = [Process(loop, f"p{n}") for n in range(plan.producers)]
@@ -161,6 +168,14 @@ class World(Strikes):
         key = self.network.reader(final)((RELAYER.account_id, SIGNERS[LANES.index(lane)].public_key))
         expired = final.height > attempt.base_height + self.plan.validity
         return not expired and key.nonce < attempt.nonce and attempt.hash not in self.history.landed
+
+    def _strangers(self, lane: str, ours: Iterable[int]) -> bool:
+        if lane not in self.tampered:
+            return False
+        network, key = self.network, (RELAYER.account_id, SIGNERS[LANES.index(lane)].public_key)
+        used = {tx.nonce for block in network.chain.blocks for tx in block.txs if _is_strange(tx, key, self.history)}
+        seen = {network.reader(network.view(node).final)(key).nonce for node in range(network.config.nodes)}
+        return seen <= used - set(ours)
 
     # -- making the parts
 
@@ -306,6 +321,23 @@ class World(Strikes):
             self.acknowledged.add(n)
             return
 
+    def intrude(self, n: int) -> None:
+        """Somebody else submits another payload under the key of intent `n`, and must be told that it is taken."""
+        taken = self.intents[n]
+        other = new_intent(key=taken.id.key, pool=POOL, kind=taken.kind, payload={**taken.payload, "amount": "1"})
+
+        async def submit() -> None:
+            said = f"a payload of its own under the key of {taken.id.key}"
+            try:
+                await self.clients[0].submit(other)
+            except TxManagerError as error:
+                if error.code != "idempotency_key_reused":
+                    self.history.note(Broke(self.loop.time(), f"{said} was answered: {error}"))
+            else:
+                self.history.note(Broke(self.loop.time(), f"{said} was answered with the stored record"))
+
+        self.producers[0].spawn(submit())
+
     def _answered(self, by: str, record: Record, *, accepted: bool) -> None:
         fact = Answered(self.loop.time(), by, record.id, record.life, record.status, record.outcome, accepted)
         self.history.note(fact)
@@ -331,7 +363,7 @@ class World(Strikes):
 
     async def _settle_down(self) -> None:
         """Give what was accepted a bounded time to end, with operators at work."""
-        until = self.loop.time() + HEAL_S
+        until = self.loop.time() + ENDS_WITHIN_S
         started = self.loop.time()
         round_ = 0
         while self.loop.time() < until:

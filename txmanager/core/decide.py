@@ -166,10 +166,12 @@ def _asks_too_much(seen: Observation) -> bool:
 
 
 def _doomed(record: Record, seen: Observation) -> Doom | None:
-    """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash."""
-    if seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
+    """Why the intent must end without an effect, if it must; a recorded no-op remembers it through a crash. A node's
+    word ends no held intent: an operator decides about that one."""
+    held = record.status is Status.HELD
+    if not held and seen.reply is not None and seen.reply.verdict is Verdict.PERMANENT:
         return Doom(KillCause.REJECTED, seen.reply.message)
-    if _asks_too_much(seen):
+    if not held and _asks_too_much(seen):
         assert seen.means is not None
         return Doom(KillCause.FUNDS, seen.means.message)
     if _verb(record) in ("kill", "fail"):

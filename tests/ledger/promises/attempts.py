@@ -260,11 +260,24 @@ async def two_attempts_for_one_intent_in_one_batch_are_refused(stage: Stage) -> 
 async def held_intent_may_be_resigned_and_is_inflight_again(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     write = await stage.held(fence)
+    await stage.ledger.resolve(write.id, {"verb": "resign"})
     again = resign(stage, write, BASE + 1, [write.attempt.name])
     await stage.ledger.record_attempts(fence, BASE + 1, [again])
     record = await stage.read(write)
     assert (record.status, record.hold) == (Status.INFLIGHT, None)
     assert [s for _, s in await stage.statuses(fence.lane)] == ["queued", "inflight", "held", "inflight"]
+
+
+@promise
+async def held_intent_gets_no_attempt_that_nobody_asked_for(stage: Stage) -> None:
+    """What was decided before the hold, and not written ahead, is an operator's to decide now."""
+    fence = await stage.own(await stage.lane())
+    write = await stage.held(fence)
+    await refused(stage, fence, [other(stage, write, BASE + 1, Purpose.NOOP)], "nobody asked for an attempt")
+    again = resign(stage, write, BASE + 1, [write.attempt.name])
+    await refused(stage, fence, [again], "nobody asked for an attempt")
+    await stage.ledger.cancel(write.id)
+    assert await stage.ledger.record_attempts(fence, BASE + 1, [other(stage, write, BASE + 1, Purpose.NOOP)])
 
 
 @promise
@@ -292,6 +305,7 @@ async def replacement_of_a_dead_nonce_is_refused(stage: Stage) -> None:
 async def held_intent_is_not_replaced(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     write = await stage.held(fence)
+    await stage.ledger.resolve(write.id, {"verb": "track"})
     await refused(stage, fence, [other(stage, write, BASE, Purpose.REPLACE)], "is held, not inflight")
 
 
@@ -299,6 +313,7 @@ async def held_intent_is_not_replaced(stage: Stage) -> None:
 async def noop_is_kept_on_the_record_it_kills_and_leaves_its_state(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     write = await stage.held(fence)
+    await stage.ledger.resolve(write.id, {"verb": "kill"})
     same_nonce = other(stage, write, BASE, Purpose.NOOP)
     assert await stage.ledger.record_attempts(fence, BASE + 1, [same_nonce]) == BASE + 1
     next_nonce = other(stage, write, BASE + 1, Purpose.NOOP)

@@ -499,10 +499,10 @@ class LaneStore:
         if purpose in _FIRST:
             if record.status is not Status.QUEUED:
                 raise Refused(str(write.id), f"is {record.status}, not queued")
-        elif record.status is not Status.INFLIGHT and (
-            record.status is not Status.HELD or purpose is Purpose.REPLACE or not record.attempts
-        ):
+        elif record.status is not Status.INFLIGHT and (record.status is not Status.HELD or purpose is Purpose.REPLACE):
             raise Refused(str(write.id), f"is {record.status}, not inflight")
+        if record.status is Status.HELD and record.directive is None and not record.cancel_requested:
+            raise Refused(str(write.id), "is held, and nobody asked for an attempt")
         if purpose is Purpose.RESIGN and any(a.name not in write.deaths for a in record.live):
             raise Refused(str(write.id), "has an attempt that is not proven dead")
         shares = any(a.nonce == nonce for a in record.attempts)

@@ -94,8 +94,11 @@ for _, write in ipairs(writes) do
   seen[write.id] = true
   if write.purpose == 'first' or write.purpose == 'given' then
     if status ~= 'queued' then return {'refused', write.id, 'is ' .. status .. ', not queued'} end
-  elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace' or record['p']) then
-    return {'refused', write.id, 'is ' .. status .. ', not inflight'} -- `p`: set aside, nothing of it is out
+  elseif status ~= 'inflight' and (status ~= 'held' or write.purpose == 'replace') then
+    return {'refused', write.id, 'is ' .. status .. ', not inflight'}
+  end
+  if status == 'held' and not record['d'] and not record['c'] then -- what was set aside unsigned never has either
+    return {'refused', write.id, 'is held, and nobody asked for an attempt'}
   end
   if write.purpose == 'resign' and alive then
     return {'refused', write.id, 'has an attempt that is not proven dead'}
