@@ -43,7 +43,7 @@ def ours() -> Callable[[int], bytes]:
 
     def make(nonce: int) -> bytes:
         receiver, actions = call_bytes(CONTRACT, (FunctionCall(METHOD, ARGS, GAS, 1),))
-        return envelope.sign_now((nonce, receiver, actions), BLOCK).raw
+        return envelope.sign_now([(nonce, receiver, actions)], BLOCK)[0].raw
 
     return make
 

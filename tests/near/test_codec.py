@@ -37,7 +37,7 @@ old_actions = one_of(plain_actions(ed25519_keys), "add_call_key", "add_gas_key",
 def sign(signer, account_id, nonce, receiver_id, block_hash, actions, index=None, strict=False):
     envelope = Envelope(account_id, PublicKey.parse(signer.public_key), signer, index, strict)
     receiver, encoded = call_bytes(receiver_id, tuple(actions))
-    return envelope.sign_now((nonce, receiver, encoded), block_hash)
+    return envelope.sign_now([(nonce, receiver, encoded)], block_hash)[0]
 
 
 # near-kit

@@ -55,7 +55,7 @@ def test_what_was_signed_is_read_back_and_costs_no_less_than_a_node_asks(
     envelope = Envelope(account_id, PublicKey.parse(signer.public_key), signer, index, strict)
     for actions in (tuple(plain), (*plain, act.SignedDelegate(delegate, 1, bytes(65)))):
         receiver, encoded = call_bytes("receiver.near", actions)
-        raw = envelope.sign_now((nonce, receiver, encoded), bytes(32)).raw
+        raw = envelope.sign_now([(nonce, receiver, encoded)], bytes(32))[0].raw
         assert actions_of(raw) == actions
         told = wire.decode(raw).actions
         inner = [a for action in told for a in getattr(action, "actions", ())]

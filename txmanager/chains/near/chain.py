@@ -174,10 +174,8 @@ class NearChain:
         envelope = self._signer_of(lane)
         head, facts = await self._head_for(lane, prepared), await self.facts()
         height, until = head.height, head.height + facts.validity_blocks
-        bodies = []
-        for ready in prepared:
-            assert isinstance(ready.body, Body)
-            bodies.append(ready.body)
+        bodies = [body for ready in prepared if isinstance(body := ready.body, Body)]
+        assert len(bodies) == len(prepared)
         calls = [(nonce, body.receiver_bytes, body.action_bytes) for nonce, body in enumerate(bodies, first_nonce)]
         attempts = []
         for nonce, signed in enumerate(await envelope.sign(calls, head.hash), first_nonce):

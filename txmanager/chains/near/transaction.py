@@ -65,9 +65,12 @@ class Envelope:
             self._index = b"" if nonce_index is None else u16(nonce_index)
             self._tail = b"\x01" if strict else b"\x00"
 
-    def unsigned(self, call: Call, block_hash: bytes) -> SigningRequest:
+    def _body(self, call: Call, block_hash: bytes) -> bytes:
         nonce, receiver, actions = call
-        body = b"".join((self._head, u64(nonce), self._index, receiver, block_hash, actions, self._tail))
+        return b"".join((self._head, u64(nonce), self._index, receiver, block_hash, actions, self._tail))
+
+    def unsigned(self, call: Call, block_hash: bytes) -> SigningRequest:
+        body = self._body(call, block_hash)
         return SigningRequest(body, sha256(body).digest())
 
     def assemble(self, request: SigningRequest, signature: bytes) -> Signed:
@@ -76,16 +79,18 @@ class Envelope:
     async def sign(self, calls: Sequence[Call], block_hash: bytes) -> list[Signed]:
         """The signed prefix, at least one; see `CheckedSigner`. A key in memory signs all of them at once."""
         if self._sign is not None:
-            return [self.sign_now(call, block_hash) for call in calls]
+            return self.sign_now(calls, block_hash)
         requests = [self.unsigned(call, block_hash) for call in calls]
         signatures = await self._checked.sign(requests)
         return [self.assemble(request, one) for request, one in zip(requests, signatures, strict=False)]
 
-    def sign_now(self, call: Call, block_hash: bytes) -> Signed:
-        """With a key in memory only."""
-        assert self._sign is not None
-        unsigned, digest = self.unsigned(call, block_hash)
-        return Signed(unsigned + self._curve + self._sign(digest), digest)
+    def sign_now(self, calls: Sequence[Call], block_hash: bytes) -> list[Signed]:
+        """With a key in memory only. The steps above in one, because every intent comes through here."""
+        sign, curve = self._sign, self._curve
+        assert sign is not None
+        bodies = [self._body(call, block_hash) for call in calls]
+        digests = [sha256(body).digest() for body in bodies]
+        return [Signed(body + curve + sign(digest), digest) for body, digest in zip(bodies, digests, strict=True)]
 
     async def close(self) -> None:
         await self._checked.signer.close()
