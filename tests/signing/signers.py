@@ -31,12 +31,14 @@ class RemoteSigner:
         self.delay_s = delay_s
         self.asked: list[SigningRequest] = []
         self.spoil: Callable[[int, bytes], Answer] = lambda _, signature: signature
+        self.answered = 0
         self.closed = False
 
     async def sign_many(self, requests: Sequence[SigningRequest]) -> list[Answer]:
         first = len(self.asked)
         self.asked += requests
         await asyncio.sleep(self.delay_s)
+        self.answered += len(requests)
         return [self.spoil(n, self._key.sign(r.digest)) for n, r in enumerate(requests, first)]
 
     async def close(self) -> None:

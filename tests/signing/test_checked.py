@@ -99,9 +99,12 @@ async def test_a_wrong_signature_is_never_answered(spoil):
     batch = requests(3)
     remote.spoil = lambda n, right: spoil(right) if n == 1 else right
     assert await checked.sign(batch) == [NEAR.sign(batch[0].digest)]
+    with pytest.raises(BadSignature, match="not one of this key"):  # although it would be right now
+        await checked.sign(batch[1:])
+    assert await checked.sign(batch[1:]) == [NEAR.sign(r.digest) for r in batch[1:]]
     remote.spoil = lambda _, right: spoil(right)
     with pytest.raises(BadSignature, match="not one of this key"):
-        await checked.sign(batch[1:2])
+        await checked.sign(batch[:1])
 
 
 async def test_a_signature_over_the_neighbours_bytes_is_wrong():

@@ -216,6 +216,14 @@ class Chain(Protocol):
         least one attempt; a signer that signs not even the first raises its `SignerFault`."""
         ...
 
+    def instant(self, lane: str) -> bool:
+        """Whether signatures of this lane are made in this process, at once."""
+        ...
+
+    async def trial(self, lane: str) -> None:
+        """Make and verify a signature over bytes that no chain takes; raises the signer's `SignerFault`."""
+        ...
+
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         """EVM: the same nonce at a better price, or None when the cap is reached. NEAR never replaces."""
         ...

@@ -12,12 +12,14 @@ from txmanager.core.states import LaneState
 
 
 class PauseCause(StrEnum):
-    """Why a lane is paused. Only `insufficient_funds` and `held` end by themselves."""
+    """Why a lane is paused. Only `insufficient_funds`, `held` and `signer_refused` end by themselves."""
 
     OPERATOR = "operator"
     FUNDS = "insufficient_funds"
     HELD = "held"
     """An intent is held, and the lane must not go past it."""
+    SIGNER_REFUSED = "signer_refused"
+    """The signer will not sign (denied, disabled, wrong PIN). It is asked now and then."""
     REBASELINED = "rebaselined"
     """Rebaselined with `--paused`: an operator compares the queue with the chain first."""
 
@@ -25,6 +27,8 @@ class PauseCause(StrEnum):
 class QuarantineCause(StrEnum):
     """Which promise might not hold. Every one ends only by an operator's word."""
 
+    BAD_SIGNATURE = "bad_signature"
+    """What the signer answered is no signature of the lane's key. `resume` ends it, after a right trial signature."""
     ROLLED_BACK = "ledger_rolled_back"
     FOREIGN_NONCE_USE = "foreign_nonce_use"
     KEY_MISSING = "key_missing"
@@ -42,6 +46,8 @@ class LaneCommand(StrEnum):
     """Go on from the chain's nonce: the operator vouches for what happened."""
     REBASELINE_PAUSED = "rebaseline_paused"
     """The same, and stay paused."""
+    TRIAL = "trial"
+    """Go on once the signer made a trial signature that verifies."""
 
 
 StopCause = PauseCause | QuarantineCause
@@ -55,6 +61,8 @@ _WORDS: dict[StopCause | LaneCommand, str] = {
     PauseCause.OPERATOR: "paused by an operator",
     PauseCause.FUNDS: "insufficient_funds",
     PauseCause.HELD: "held: an intent waits for an operator",
+    PauseCause.SIGNER_REFUSED: "signer_refused",
+    LaneCommand.TRIAL: "resumed by an operator; a trial signature comes first",
     PauseCause.REBASELINED: "rebaselined; resume it once its queue is compared with the chain",
     **{command: words for words, command in _COMMANDS.items()},
 }

@@ -149,6 +149,12 @@ class BuildingChain:
     async def readings(self, lane: str, first: NonceView) -> Readings:
         return await self._chain.readings(lane, first)
 
+    def instant(self, lane: str) -> bool:
+        return self._chain.instant(lane)
+
+    async def trial(self, lane: str) -> None:
+        await self._chain.trial(lane)
+
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         return await self._chain.replace(lane, prepared, previous, now)
 

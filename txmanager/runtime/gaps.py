@@ -8,6 +8,7 @@ that was settled, or that any attempt of the lane has, is never empty. The curso
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from txmanager.core.chain import NonceView
 from txmanager.core.errors import Busy, KeyMissing, Refused, RolledBack, TxManagerError, Unavailable
 from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, Intent, IntentId
+from txmanager.runtime.desk import NotYet, Slot
 
 if TYPE_CHECKING:
     from txmanager.runtime.lane import OwnedLane
@@ -126,13 +128,17 @@ class Gaps:
         late = [lowest] if lowest is not None and now - newest >= lane.policy.replace_after_ms else []
         return sorted([*late, *empty[: max(0, AT_ONCE - len({a.nonce for a in self.fills}))]])
 
-    async def fill(self, nonces: Sequence[int]) -> None:
+    async def fill(self, nonces: Sequence[int], *, wait: bool = False) -> None:
         """Sign a no-op for each and write it ahead; a crash after that leaves it to the next owner to send."""
         lane, now = self._lane, self._lane.context.clock()
+
+        async def sign() -> list[Attempt | None]:
+            rivals = {nonce: [a for a in self.fills if a.nonce == nonce] for nonce in nonces}
+            return [await lane.chain.noop(lane.id, nonce, rivals[nonce], now) for nonce in nonces]
+
+        what = (tuple(nonces), tuple(a.name for a in self.fills))
         signed: list[Attempt] = []
-        for nonce in nonces:
-            rivals = [a for a in self.fills if a.nonce == nonce]
-            noop = await lane.retry_while_leased(lambda n=nonce, r=rivals: lane.chain.noop(lane.id, n, r, now))  # type: ignore[misc]
+        for nonce, noop in zip(nonces, await lane.desk.get(Slot.FILL, what, sign, wait=wait), strict=True):
             if noop is None:
                 lane.context.metrics.priced_out.labels(lane.id).inc()
                 lane.log.error("no better price below the cap", nonce=nonce)
@@ -180,7 +186,8 @@ class Gaps:
         if self._blocks:
             self.empty = {}
             while len(self.fills) < AT_MOST and (unowned := self._unowned(view.next_nonce)):
-                await self.fill(unowned)
+                with contextlib.suppress(NotYet):
+                    await self.fill(unowned, wait=True)
                 if not {a.nonce for a in self.fills} >= set(unowned):
                     return  # refused or priced out: seen again, and said again
             self._sent_at = 0

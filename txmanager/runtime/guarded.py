@@ -32,6 +32,7 @@ class GuardedChain:
         self.traits = chain.traits
         self.inner = chain
         self.serves, self.prepare, self.sign = chain.serves, chain.prepare, chain.sign
+        self.instant, self.trial = chain.instant, chain.trial
         self.replace, self.noop, self.cost, self.close = chain.replace, chain.noop, chain.cost, chain.close
 
     async def nonce(self, lane: str) -> NonceView:

@@ -23,6 +23,8 @@ from txmanager.core.errors import (
     KeyMissing,
     NotAllowed,
     RolledBack,
+    SignerFault,
+    SignerRefused,
     TxManagerError,
     Unavailable,
     Unconfirmed,
@@ -34,6 +36,7 @@ from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, held_words, words_of
 from txmanager.runtime.breaks import Breaks
+from txmanager.runtime.desk import Desk
 from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.guarded import GuardedChain
@@ -104,6 +107,7 @@ class OwnedLane:
     gaps: Gaps = field(init=False)
     breaks: Breaks = field(init=False)
     wallet: Wallet = field(init=False)
+    desk: Desk = field(init=False)
     cursor: int = 0
     signed_upto: str = START
     last_id: str = START
@@ -141,6 +145,7 @@ class OwnedLane:
         self.gaps = Gaps(self)
         self.breaks = Breaks(self)
         self.wallet = Wallet(self)
+        self.desk = Desk(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self._adopt(self.stored)
         self.checked = self.stored.check
@@ -173,10 +178,19 @@ class OwnedLane:
         return self.state is LaneState.PAUSED and self.stored.cause is PauseCause.FUNDS
 
     @property
+    def quarantined(self) -> bool:
+        return self.state is LaneState.QUARANTINED
+
+    @property
+    def signer_refused(self) -> bool:
+        return self.state is LaneState.PAUSED and self.stored.cause is PauseCause.SIGNER_REFUSED
+
+    @property
     def signs_again(self) -> bool:
         """Whether a re-sign or a no-op may go out. A pause stops first attempts; a lack of funds stops all but the
-        no-op that ends an intent, which may be the one that lacks them."""
-        return self.state in WORKING or (self.state is LaneState.PAUSED and not self.lacks_funds)
+        no-op that ends an intent, which may be the one that lacks them; a signer that refuses stops all."""
+        stopped = self.lacks_funds or self.signer_refused
+        return self.state in WORKING or (self.state is LaneState.PAUSED and not stopped)
 
     def _adopt(self, lane: Lane) -> None:
         self.stored = lane
@@ -216,6 +230,8 @@ class OwnedLane:
             return
         self.state, self.stored = LaneState.QUARANTINED, replace(self.stored, reason=cause.value, cause=cause)
         fix = f"txmanager lanes rebaseline {self.id}, after finding out who else used the key or what was lost"
+        if cause is QuarantineCause.BAD_SIGNATURE:
+            fix = f"txmanager lanes resume {self.id}, once the signer is mended; a trial signature is verified first"
         evidence = {**evidence, "resolve": fix}
         await self._stop(LaneState.QUARANTINED, cause, cause.value, evidence)
         self.context.metrics.quarantines.labels(self.id, cause).inc()
@@ -324,7 +340,7 @@ class OwnedLane:
         await self.load()
         await self.gaps.load()
         if asked is not None:  # an operator spoke while nobody owned the lane
-            await self._rebaseline(asked)
+            await self._carry_out(asked)
         elif self.state is not LaneState.QUARANTINED and not self.keyless:
             await self._check_chain()
 
@@ -458,7 +474,7 @@ class OwnedLane:
         checked, self.checked = view.check != self.checked, view.check
         self.state, self.stored = view.state, replace(view, cursor=self.stored.cursor)
         if view.state is LaneState.PAUSED and view.command is not None:
-            await self._rebaseline(view)
+            await self._carry_out(view)
         else:
             await self._check_history(view, None if self.blind else self.footing)
         await self.load()
@@ -520,6 +536,30 @@ class OwnedLane:
         unowned = (await self.retry_while_leased(lambda: ledger.book(self.id))).unowned(chain_nonce)
         count = await self.retry_while_leased(lambda: ledger.reclaim(self.fence, chain_nonce, unowned))
         self.log.warning("numbers reclaimed", count=count, chain_nonce=str(chain_nonce))
+
+    async def _carry_out(self, view: Lane) -> None:
+        """What an operator asks of the whole lane."""
+        if view.command is LaneCommand.TRIAL:
+            await self._try_signer(view)
+        else:
+            await self._rebaseline(view)
+
+    async def _try_signer(self, view: Lane) -> None:
+        """Go on after a wrong signature, if the signer makes a right one now; else the lane says why not."""
+        await self._check_history(view, None if self.blind else self.footing)
+        if self.quarantined:
+            return
+        try:
+            await self.retry_while_leased(lambda: self.chain.trial(self.id))
+        except SignerRefused as fault:
+            self.state = LaneState.ACTIVE  # for a moment: only what works can be paused
+            await self.pause(PauseCause.SIGNER_REFUSED, {"message": str(fault)})
+        except SignerFault as fault:
+            await self.quarantine(QuarantineCause.BAD_SIGNATURE, {"message": str(fault), "trial": True})
+        else:
+            await self._check_chain()
+            if not self.quarantined:
+                await self.resume("a trial signature verified")
 
     async def _rebaseline(self, view: Lane) -> None:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""

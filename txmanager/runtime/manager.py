@@ -24,7 +24,7 @@ from txmanager.core.quotas import Charge, Quotas
 from txmanager.core.reservations import Book, Reservation
 from txmanager.core.seal import BAD_SEAL, Seals
 from txmanager.core.states import LaneState, Status
-from txmanager.core.stops import LaneCommand, PauseCause, words_of
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, words_of
 from txmanager.runtime.addresses import Addresses
 from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
 from txmanager.runtime.events import EventHub
@@ -257,6 +257,11 @@ class TxManager:
         return await self.ledger.set_lane(lane, LaneState.PAUSED, reason or words_of(PauseCause.OPERATOR))
 
     async def resume(self, lane: str) -> Lane:
+        """A lane whose signer gave a wrong signature goes on after a trial signature that verifies."""
+        found = await self.ledger.lane(lane)
+        if found is not None and found.cause is QuarantineCause.BAD_SIGNATURE:
+            command = LaneCommand.TRIAL
+            return await self.ledger.set_lane(lane, LaneState.PAUSED, words_of(command), command=command)
         return await self.ledger.set_lane(lane, LaneState.ACTIVE)
 
     async def drain(self, lane: str) -> Lane:

@@ -7,9 +7,10 @@ a re-sign or a no-op goes out alone, when nothing it could overtake is open.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 
 from txmanager.core.bounds import bounded
@@ -25,6 +26,7 @@ from txmanager.core.states import Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.core.turns import Turns
 from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
+from txmanager.runtime.desk import NotYet, Slot
 from txmanager.runtime.flights import Flight, Order
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved
 from txmanager.runtime.sealing import sealed, still_sealed
@@ -48,6 +50,8 @@ class Sender:
         """Recorded attempts that no node took yet; the lowest nonce goes first."""
         self._solo: Flight | None = None
         self._pause_s = 0.0
+        self._asked: tuple[tuple[str, str], ...] = ()
+        """What the signer was asked for last, by stream id and life."""
         self._short_of: Intent | None = None
         """What the lane cannot pay for, as far as this owner stopped for it."""
 
@@ -60,22 +64,25 @@ class Sender:
 
     async def run(self) -> None:
         lane = self._lane
-        while True:
-            lane.work.clear()
-            lane.check_lease()
-            lane.sending = True
-            try:
-                busy = await self._turn()
-            finally:
-                lane.sending = False
-            if busy:
-                self._pause_s = 0.0 if not self._unsent else self._pause_s
-                continue
-            try:
-                async with asyncio.timeout(self._pause_s if self._unsent else None):
-                    await lane.work.wait()
-            except TimeoutError:
-                pass
+        try:
+            while True:
+                lane.work.clear()
+                lane.check_lease()
+                lane.sending = True
+                try:
+                    busy = await self._turn()
+                finally:
+                    lane.sending = False
+                if busy:
+                    self._pause_s = 0.0 if not self._unsent else self._pause_s
+                    continue
+                try:
+                    async with asyncio.timeout(self._pause_s if self._unsent else None):
+                        await lane.work.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            lane.desk.close()
 
     async def _turn(self) -> bool:
         """One piece of work; False when there is nothing to do now."""
@@ -86,8 +93,11 @@ class Sender:
         self._drop_resolved()
         if lane.gaps and await self._fill():
             return True
-        if (outbid := self._to_outbid()) is not None:
-            return await self._alone(outbid, self._outbid)
+        if lane.signer_refused:
+            await lane.desk.probe()
+        if not lane.desk.waits(Slot.OUTBID) and (outbid := self._to_outbid()) is not None:
+            with contextlib.suppress(NotYet):
+                return await self._alone(outbid, self._outbid)
         if lane.ask_funds:
             lane.ask_funds = False
             if lane.lacks_funds and lane.stored.evidence.get("intent") and await self._funded():
@@ -95,24 +105,44 @@ class Sender:
                 return True
         if self._unsent:
             return await self._send_unsent()
+        try:
+            return await self._sign_next()
+        except NotYet:
+            lane.fresh = True  # what was taken is taken again, and checked again, when it is signed
+            return False
+
+    async def _sign_next(self) -> bool:
+        """What needs the next nonces: an order, else first attempts."""
+        lane = self._lane
         # While one goes alone, nothing else may follow, but for the no-op that kills it.
-        orders = [f for f in lane.flights if f.order is not None and (self._solo is None or self._solo is f)]
+        orders = [f for f in lane.flights if self._in_turn(f) and (self._solo is None or self._solo is f)]
         if orders:
             # Signed again in stream order: an earlier one that waits goes first, as soon as it is decided.
             behind = isinstance(orders[0].order, Resign) and lane.flights.first_waiting is not orders[0]
-            return False if behind and not orders[0].held else await self._alone(orders[0], self._carry_out)
+            if (behind and not orders[0].held) or lane.desk.waits(Slot.ORDER):
+                return False
+            return await self._alone(orders[0], self._carry_out)
         if self._solo is not None:
             return False
         room = lane.flights.room()
         ready = lane.fresh and lane.taking and lane.state in WORKING and lane.stored.cursor is not None
-        if lane.flights.waiting or not ready or room == 0:
+        if lane.flights.waiting or not ready or room == 0 or lane.desk.waits(Slot.FIRST):
             return False
         return await self._take(room)
 
+    def _in_turn(self, flight: Flight) -> bool:
+        """Whether it waits for its turn among the first attempts; what outbids others does not."""
+        outbids = self._lane.chain.traits.replaces and isinstance(flight.order, Kill | Replace)
+        return flight.order is not None and not outbids
+
     async def _alone(self, flight: Flight, work: Callable[[Flight], Awaitable[bool]]) -> bool:
         """What breaks on one intent is counted against it, and stops nobody else."""
+        order = flight.order
         try:
             return await work(flight)
+        except NotYet:
+            flight.order = flight.order or order  # carried out when it is signed, if nobody decided anew meanwhile
+            raise
         except Exception as error:
             if not is_break(error):
                 raise
@@ -141,8 +171,9 @@ class Sender:
     async def _fill(self) -> bool:
         """Use up what belongs to nobody: nothing above it can land before."""
         gaps, now = self._lane.gaps, self._lane.context.clock()
-        if due := gaps.due(now):
-            await gaps.fill(due)
+        if (due := gaps.due(now)) and not self._lane.desk.waits(Slot.FILL):
+            with contextlib.suppress(NotYet):
+                await gaps.fill(due)
         unsent = gaps.unsent(now)
         if unsent:
             await gaps.send(unsent)
@@ -270,7 +301,9 @@ class Sender:
         lane.context.point("after_sign")
         if not attempts:
             return True
-        ready = ready[: len(attempts)]
+        if len(attempts) < len(ready):
+            lane.fresh = True  # what is not signed yet is taken again
+            ready = ready[: len(attempts)]
         writes = [
             WriteAhead(t.intent.id, t.life, t.position, attempt)
             for (t, _), attempt in zip(ready, attempts, strict=True)
@@ -291,25 +324,45 @@ class Sender:
         """The signed prefix: an intent that breaks the signer stops those behind it, until it ended or was signed."""
         lane = self._lane
 
-        async def sign(some: Sequence[tuple[Taken, Prepared]], first: int) -> list[Attempt]:
+        if not lane.chain.instant(lane.id):
+            ready = self._as_asked(ready)
+
+        async def sign(some: Sequence[tuple[Taken, Prepared]], first: int, wait: bool = False) -> list[Attempt]:
             bodies, now = [prepared for _, prepared in some], lane.context.clock()
-            return await lane.retry_while_leased(lambda: lane.chain.sign(lane.id, bodies, first, self.purpose, now))
+            return await lane.desk.get(
+                Slot.FIRST,
+                (first, self._asked),
+                lambda: lane.chain.sign(lane.id, bodies, first, self.purpose, now),
+                wait=wait,
+            )
 
         try:
             return await sign(ready, lane.cursor)
+        except NotYet:
+            raise
         except Exception as error:
             if not is_break(error):
                 raise
         attempts: list[Attempt] = []
         for one in ready:
             try:
-                attempts += await sign([one], lane.cursor + len(attempts))
+                attempts += await sign([one], lane.cursor + len(attempts), wait=True)
+            except NotYet:
+                break
             except Exception as error:
                 if not is_break(error):
                     raise
                 await self._broke(one[0], error)
                 break
         return attempts
+
+    def _as_asked(self, ready: Sequence[tuple[Taken, Prepared]]) -> Sequence[tuple[Taken, Prepared]]:
+        """More may be queued than when the signer was asked: what it signed goes out first."""
+        entries = tuple((entry.stream_id, entry.life) for entry, _ in ready)
+        count = len(self._asked)
+        if not count or entries[:count] != self._asked:
+            self._asked = entries
+        return ready[: len(self._asked)]
 
     async def _broke(self, entry: Taken, error: Exception) -> None:
         """Before anything of it is signed: tried again before everything behind it, until the third time ends it."""
@@ -449,9 +502,11 @@ class Sender:
         stale = isinstance(order, Replace) and order.over.name != newest.name
         if stale or (isinstance(order, Kill) and noop is not None):
             return True
-        now = lane.context.clock()
+        now, names = lane.context.clock(), [a.name for a in rivals]
         if noop is not None or isinstance(order, Kill):
-            attempt = await lane.retry_while_leased(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
+            attempt = await lane.desk.get(
+                Slot.OUTBID, ("noop", *names), lambda: lane.chain.noop(lane.id, nonce, rivals, now)
+            )
             doom = order.doom if isinstance(order, Kill) else doom_of(noop.terms) if noop is not None else None
             if attempt is not None and doom is not None:
                 attempt = replace(attempt, terms={**attempt.terms, **doom.terms})
@@ -460,7 +515,9 @@ class Sender:
                 return True
             bare = Prepared(record.intent, None)
             try:
-                attempt = await lane.retry_while_leased(lambda: lane.chain.replace(lane.id, bare, rivals, now))
+                attempt = await lane.desk.get(
+                    Slot.OUTBID, ("replace", *names), lambda: lane.chain.replace(lane.id, bare, rivals, now)
+                )
             except NotOurs as damage:
                 await lane.hold(record, damage.code, damage.evidence)
                 return True
@@ -500,7 +557,11 @@ class Sender:
                 return signed
             attempt = signed
         else:
-            attempt = await lane.retry_while_leased(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
+            attempt = await lane.desk.get(
+                Slot.ORDER,
+                _question(lane, order, record),
+                lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now),
+            )
         if attempt is None:
             flight.killable = False
             lane.log.warning("the key can sign no no-op", intent=str(record.id))
@@ -547,8 +608,10 @@ class Sender:
             return False
         [(_, payable)] = sifted.ready
         try:
-            [signed] = await lane.retry_while_leased(
-                lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
+            [signed] = await lane.desk.get(
+                Slot.ORDER,
+                _question(lane, order, record),
+                lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock()),
             )
         except NotSigned as nothing:
             self._count_saved(nothing.saved)
@@ -588,6 +651,11 @@ class Sender:
         if await lane.settle([item]):
             lane.flights.remove(record.id)
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
+
+
+def _question(lane: OwnedLane, order: Order | None, record: Record) -> Hashable:
+    """What a signature answers: another order, another nonce or one more attempt is another question."""
+    return (type(order), record.id, record.life, lane.cursor, len(record.attempts))
 
 
 def _taken(record: Record) -> Taken:

@@ -66,6 +66,10 @@ class _Held:
     task: asyncio.Task[None]
 
 
+def _offers(lane: str, members: Sequence[Member]) -> bool:
+    return any(lane in member.lanes for member in members)
+
+
 def _with_builders(services: Mapping[str, Service], builders: Builders) -> dict[str, Service]:
     """Every worker knows built intents, if only to fail those whose builder is gone."""
     chains = {id(s.chain): BuildingChain(s.chain, builders) for s in services.values()}
@@ -205,8 +209,15 @@ class Worker:
                     self._log.info("lane found", lane=route.lane)
 
     def _offered(self) -> set[str]:
+        """Without lanes whose signer has been away for a lease: a worker with another way to it may have them."""
         now = asyncio.get_running_loop().time()
-        return {lane for lane in self._services if self._declined.get(lane, 0.0) <= now}
+        return {
+            lane for lane in self._services if self._declined.get(lane, 0.0) <= now and not self._signer_is_away(lane)
+        }
+
+    def _signer_is_away(self, lane: str) -> bool:
+        held = self._held.get(lane)
+        return held is not None and held.lane.desk.away_s >= self._timing.lease_ms / 1000
 
     async def _renew(self) -> None:
         held = list(self._held.values())
@@ -235,9 +246,13 @@ class Worker:
 
     async def _rebalance(self, members: list[Member]) -> None:
         wanted = {lane for lane in self._services if self._wanted_owner(lane, members) == self.name}
-        surplus = [lane for lane in self._held if lane not in wanted]
+        # What nobody else offers to take is kept: it cannot sign, but it is tracked and settled.
+        kept = {lane for lane in self._held if self._signer_is_away(lane) and not _offers(lane, members)}
+        surplus = [lane for lane in self._held if lane not in wanted | kept]
         for lane in surplus:
             self._log.info("lane handed over", lane=lane)
+            if self._signer_is_away(lane):
+                self._declined[lane] = asyncio.get_running_loop().time() + 10 * self._timing.lease_ms / 1000
         await self._in_groups(self._give_back, surplus)
         now = asyncio.get_running_loop().time()
         free = [lane for lane in wanted if lane not in self._held and self._not_before.get(lane, 0.0) <= now]

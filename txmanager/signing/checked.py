@@ -6,15 +6,22 @@ are asked for again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
-from txmanager.core.errors import BadSignature, SignerFault
+import structlog
+
+from txmanager.core.errors import BadSignature, SignerAway, SignerFault
 from txmanager.signing.signer import Answer, Signer, SigningRequest
 
 Check = Callable[[bytes, bytes], bytes | None]
 """(digest, signature): the signature in the chain's own form, or None when it is not one of this key over it."""
 
 _KEPT = 256
+PATIENCE_S = 30.0
+"""Signers have time limits of their own; this one is for those that forget them."""
+
+_log = structlog.get_logger("signer")
 
 
 class CheckedSigner:
@@ -22,9 +29,14 @@ class CheckedSigner:
         self.signer = signer
         self._check = check
         self._kept: dict[bytes, bytes] = {}
+        self._wrong: BadSignature | None = None
 
     async def sign(self, requests: Sequence[SigningRequest]) -> list[bytes]:
-        """The signed prefix. It raises the first item's `SignerFault` when there is none."""
+        """The signed prefix. It raises the first item's `SignerFault` when there is none. A wrong signature is never
+        passed over: behind a prefix, the next call raises it."""
+        if (passed := self._wrong) is not None:
+            self._wrong = None
+            raise passed
         wanted = [r for r in requests if r.digest not in self._kept]
         answers = dict(zip([r.digest for r in wanted], await self._ask(wanted), strict=True)) if wanted else {}
         found = [self._kept.get(r.digest) or answers[r.digest] for r in requests]
@@ -34,14 +46,26 @@ class CheckedSigner:
             self._kept.clear()
             return signed
         self._keep({r.digest: one for r, one in zip(requests, found, strict=True) if isinstance(one, bytes)})
+        faults = [one for one in found if isinstance(one, SignerFault)]
+        wrong = next((one for one in faults if isinstance(one, BadSignature)), None)
         if not signed:
-            fault = found[0]
-            assert isinstance(fault, SignerFault)
-            raise fault
+            raise wrong or faults[0]
+        self._wrong = wrong
         return signed
 
     async def _ask(self, requests: Sequence[SigningRequest]) -> list[Answer]:
-        answers = await self.signer.sign_many(requests)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                answers = await self.signer.sign_many(requests)
+        except TimeoutError:
+            return [SignerAway(f"the signer of {self.signer.public_key} did not answer in {PATIENCE_S:g} s")] * len(
+                requests
+            )
+        except Exception as error:  # a fault of the adapter must not count against the intents
+            _log.exception("signer broke", public_key=self.signer.public_key)
+            return [SignerAway(f"the signer of {self.signer.public_key} broke ({type(error).__name__})")] * len(
+                requests
+            )
         if len(answers) != len(requests):
             words = f"{self.signer.public_key}: {len(answers)} answers to {len(requests)} requests"
             return [BadSignature(words)] * len(requests)

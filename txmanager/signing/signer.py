@@ -18,6 +18,8 @@ class SigningRequest(NamedTuple):
     """The whole transaction without its signature."""
     digest: bytes
     """The 32 bytes that the chain checks the signature against."""
+    urgent: bool = False
+    """A no-op or a replacement: others may wait for what it unblocks."""
 
 
 Answer = bytes | SignerFault

@@ -59,8 +59,9 @@ from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
 from txmanager.signing.checked import CheckedSigner
-from txmanager.signing.evm import check_secp256k1
+from txmanager.signing.evm import check_secp256k1, keccak256
 from txmanager.signing.signer import Signer, instant
+from txmanager.signing.trial import trial_request
 
 _log = structlog.get_logger("evm")
 
@@ -173,6 +174,14 @@ class EvmChain:
         signed = await self._sign(lane, jobs)
         return [_attempt(job, one, purpose, now) for job, one in zip(jobs, signed, strict=False)]
 
+    def instant(self, lane: str) -> bool:
+        signer = self._signers.get(lane)
+        return signer is None or signer.signer.instant
+
+    async def trial(self, lane: str) -> None:
+        signer = self._signer_of(lane)
+        await signer.sign([trial_request(signer.signer.public_key, keccak256)])
+
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         newest = [a for a in previous if a.purpose is not Purpose.NOOP][-1]
         told = read_own(newest, self._lane(lane))
@@ -184,7 +193,7 @@ class EvmChain:
         if fees is None:
             return None
         job = (told.nonce, fees if told.body.type >= DYNAMIC else Fees(fees.max_fee, fees.max_fee), told.body)
-        [signed] = await self._sign(lane, [job])
+        [signed] = await self._sign(lane, [job], urgent=True)
         return _attempt(job, signed, Purpose.REPLACE, _later(now, previous))
 
     async def noop(self, lane: str, nonce: int, previous: Sequence[Attempt], now: int) -> Attempt | None:
@@ -194,7 +203,7 @@ class EvmChain:
             return None
         body = Body(bytes.fromhex(named.address[2:]), 0, b"", await self._noop_gas(named))
         job = (nonce, fees, body)
-        [signed] = await self._sign(lane, [job])
+        [signed] = await self._sign(lane, [job], urgent=True)
         return _attempt(job, signed, Purpose.NOOP, _later(now, previous))
 
     async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
@@ -281,16 +290,19 @@ class EvmChain:
         margin = estimate * self.settings.gas_margin_percent // 100
         return estimate if estimate == MIN_GAS else max(MIN_GAS, estimate + margin)
 
-    async def _sign(self, lane: str, jobs: Sequence[tuple[int, Fees, Body]]) -> list[Signed]:
-        """The signed prefix, at least one; see `CheckedSigner`."""
+    def _signer_of(self, lane: str) -> CheckedSigner:
         signer = self._signers.get(lane)
         if signer is None:
             raise InvalidInput("lane", f"this process holds no key of {lane}")
+        return signer
 
+    async def _sign(self, lane: str, jobs: Sequence[tuple[int, Fees, Body]], *, urgent: bool = False) -> list[Signed]:
+        """The signed prefix, at least one; see `CheckedSigner`."""
+        signer = self._signer_of(lane)
         if (now := instant(signer.signer)) is not None:
             return [sign_any(self.chain_id, nonce, fees, body, now) for nonce, fees, body in jobs]
         unsigned = [encode(self.chain_id, nonce, fees, body) for nonce, fees, body in jobs]
-        signatures = await signer.sign([one.request for one in unsigned])
+        signatures = await signer.sign([one.request(urgent=urgent) for one in unsigned])
         return [one.assemble(signature) for one, signature in zip(unsigned, signatures, strict=False)]
 
     async def _check_chain_id(self) -> None:

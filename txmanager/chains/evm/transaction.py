@@ -112,13 +112,12 @@ class Unsigned:
     payload: bytes
     """The encoded fields, without the head of their list."""
 
-    @property
-    def request(self) -> SigningRequest:
+    def request(self, *, urgent: bool = False) -> SigningRequest:
         if self.type == LEGACY:
             unsigned = _list(self.payload + _items(self.chain_id, 0, 0))  # EIP-155
         else:
             unsigned = bytes((self.type,)) + _list(self.payload)
-        return SigningRequest(unsigned, keccak256(unsigned))
+        return SigningRequest(unsigned, keccak256(unsigned), urgent)
 
     def assemble(self, signature: bytes) -> Signed:
         """`signature` is r, low s and the recovery id: 65 bytes."""
@@ -148,7 +147,7 @@ def encode(chain_id: int, nonce: int, fees: Fees, body: Body) -> Unsigned:
 def sign_any(chain_id: int, nonce: int, fees: Fees, body: Body, signer: InstantSigner) -> Signed:
     """With a key in memory."""
     unsigned = encode(chain_id, nonce, fees, body)
-    return unsigned.assemble(signer.sign(unsigned.request.digest))
+    return unsigned.assemble(signer.sign(unsigned.request().digest))
 
 
 # -- reading back what was signed

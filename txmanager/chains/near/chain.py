@@ -200,6 +200,13 @@ class NearChain:
                 raise NotSigned(one.intent.id, _impossible(one.intent, error, told=True).error, error.why) from None
         return head
 
+    def instant(self, lane: str) -> bool:
+        envelope = self._envelopes.get(lane)
+        return envelope is None or envelope.instant
+
+    async def trial(self, lane: str) -> None:
+        await self._signer_of(lane).trial()
+
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         return None
 
@@ -219,7 +226,7 @@ class NearChain:
         await self._check_chain()
         head, facts = await self._head.get(), await self.facts()
         call = (nonce, body.receiver_bytes, body.action_bytes)
-        [signed] = await self._signer_of(lane).sign([call], head.hash)
+        [signed] = await self._signer_of(lane).sign([call], head.hash, urgent=True)
         terms = {"receiver_id": body.receiver_id}
         until = head.height + facts.validity_blocks
         return Attempt(nonce, b58_text(signed.hash), signed.raw, Purpose.NOOP, now, head.height, until, terms)

@@ -18,6 +18,7 @@ from txmanager.core.values import value
 from txmanager.signing.checked import CheckedSigner
 from txmanager.signing.ed25519 import check_ed25519
 from txmanager.signing.signer import InstantSigner, Signer, SigningRequest, instant
+from txmanager.signing.trial import trial_request
 
 DELEGATE_PREFIX, SECOND_PREFIX = u32((1 << 30) + 366), u32((1 << 30) + 611)
 """NEP-461: no signature over a delegate is also one over a transaction."""
@@ -69,18 +70,22 @@ class Envelope:
         nonce, receiver, actions = call
         return b"".join((self._head, u64(nonce), self._index, receiver, block_hash, actions, self._tail))
 
-    def unsigned(self, call: Call, block_hash: bytes) -> SigningRequest:
+    @property
+    def instant(self) -> bool:
+        return self._sign is not None
+
+    def unsigned(self, call: Call, block_hash: bytes, *, urgent: bool = False) -> SigningRequest:
         body = self._body(call, block_hash)
-        return SigningRequest(body, sha256(body).digest())
+        return SigningRequest(body, sha256(body).digest(), urgent)
 
     def assemble(self, request: SigningRequest, signature: bytes) -> Signed:
         return Signed(request.unsigned + self._curve + signature, request.digest)
 
-    async def sign(self, calls: Sequence[Call], block_hash: bytes) -> list[Signed]:
+    async def sign(self, calls: Sequence[Call], block_hash: bytes, *, urgent: bool = False) -> list[Signed]:
         """The signed prefix, at least one; see `CheckedSigner`. A key in memory signs all of them at once."""
         if self._sign is not None:
             return self.sign_now(calls, block_hash)
-        requests = [self.unsigned(call, block_hash) for call in calls]
+        requests = [self.unsigned(call, block_hash, urgent=urgent) for call in calls]
         signatures = await self._checked.sign(requests)
         return [self.assemble(request, one) for request, one in zip(requests, signatures, strict=False)]
 
@@ -91,6 +96,10 @@ class Envelope:
         bodies = [self._body(call, block_hash) for call in calls]
         digests = [sha256(body).digest() for body in bodies]
         return [Signed(body + curve + sign(digest), digest) for body, digest in zip(bodies, digests, strict=True)]
+
+    async def trial(self) -> None:
+        request = trial_request(self._checked.signer.public_key, lambda data: sha256(data).digest())
+        await self._checked.sign([request])
 
     async def close(self) -> None:
         await self._checked.signer.close()
