@@ -51,7 +51,7 @@ class Sender:
         self._solo: Flight | None = None
         self._pause_s = 0.0
         self._asked: tuple[tuple[str, str], ...] = ()
-        """What the signer was asked for last, by stream id and life."""
+        """What the signer was asked for last, by position and life."""
         self._short_of: Intent | None = None
         """What the lane cannot pay for, as far as this owner stopped for it."""
 
@@ -358,7 +358,7 @@ class Sender:
 
     def _as_asked(self, ready: Sequence[tuple[Taken, Prepared]]) -> Sequence[tuple[Taken, Prepared]]:
         """More may be queued than when the signer was asked: what it signed goes out first."""
-        entries = tuple((entry.stream_id, entry.life) for entry, _ in ready)
+        entries = tuple((entry.position, entry.life) for entry, _ in ready)
         count = len(self._asked)
         if not count or entries[:count] != self._asked:
             self._asked = entries
