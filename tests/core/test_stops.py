@@ -23,11 +23,18 @@ def test_owners_pauses_are_understood_by_the_older_release(cause: PauseCause) ->
     assert from_reason(PAUSED, reason) == (cause, None)
 
 
-@pytest.mark.parametrize("command", LaneCommand)
+@pytest.mark.parametrize("command", [LaneCommand.REBASELINE, LaneCommand.REBASELINE_PAUSED])
 def test_commands_are_understood_by_the_older_release(command: LaneCommand) -> None:
     reason = words_of(command)
     assert safe_reason(PAUSED, reason, PauseCause.OPERATOR, command) == reason
     assert from_reason(PAUSED, reason) == (PauseCause.OPERATOR, command)
+
+
+@pytest.mark.parametrize("cause", [PauseCause.OPERATOR, PauseCause.SIGNER_REFUSED])
+def test_what_the_older_release_does_not_know_leaves_its_lane_paused(cause: PauseCause) -> None:
+    command = LaneCommand.TRIAL if cause is PauseCause.OPERATOR else None
+    stored = safe_reason(PAUSED, words_of(command or cause), cause, command)
+    assert from_reason(PAUSED, stored) == (PauseCause.OPERATOR, None)
 
 
 @given(TEXTS | st.sampled_from([*(words_of(c) for c in PauseCause), *(words_of(c) for c in LaneCommand)]))
