@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The only module that builds concrete adapters; everybody else takes the protocols of core.
     "wiring": {"core", "settings", "runtime", *ADAPTERS},
     "client": {"core"},
+    # For others: nothing else of ours imports it, because it needs pytest.
+    "testing": {"core"},
     "api": {"core", "settings", "runtime", "wiring"},
     "gateway": {"core", "settings", "runtime", "api"},
     "devnet": set(),
@@ -90,6 +92,8 @@ def violations(source: str, module: str, *, package: bool = False) -> list[str]:
             found.append(f"line {line}: programs do not import tests")
         if module.startswith("consumers") and top in ("redis", "hiredis", "valkey"):
             found.append(f"line {line}: a consumer talks to the ledger, not to {top}")
+        if top == "pytest" and part != "testing":
+            found.append(f"line {line}: pytest stays inside txmanager.testing")
         if top in ("redis", "hiredis") and part not in (None, "ledger"):
             found.append(f"line {line}: {top} stays inside txmanager.ledger")
         if part is not None and other is not None and other != part and other not in MAY_IMPORT.get(part, set()):
@@ -185,6 +189,9 @@ def test_every_part_has_its_place_in_the_table():
         ("txmanager.runtime.lane", "import txmanager.ledger.memory", "must not import txmanager.ledger"),
         ("txmanager.api.routes", "from txmanager.signing import vault", "must not import txmanager.signing"),
         ("txmanager.api.routes", "import redis.asyncio", "stays inside txmanager.ledger"),
+        ("txmanager.runtime.lane", "import pytest", "stays inside txmanager.testing"),
+        ("txmanager.runtime.lane", "from txmanager.testing import waiting", "must not import txmanager.testing"),
+        ("txmanager.testing.ledger.stage", "import txmanager.ledger.memory", "must not import txmanager.ledger"),
         ("txmanager.client.sync", "from txmanager.runtime import lane", "must not import txmanager.runtime"),
         ("txmanager.devnet.chain", "from txmanager.core import models", "must not import txmanager.core"),
         ("txmanager.cli.worker", "from consumers import worker", "nothing imports consumers"),

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger.stage import Stage
 from tests.servers.processes import end, make_folder, remove_folder, spawn
 from tests.stack.running import QUICK, ROOT, Up
 from tests.waiting import until_sync
@@ -27,6 +26,7 @@ from txmanager.core.seal import BAD_SEAL, SealCheck
 from txmanager.core.states import Status
 from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.sealing import make_seals
+from txmanager.testing.ledger.stage import Stage
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from tests.ledger.stage import Stage
 from tests.waiting import until
 from txmanager.core.errors import Unconfirmed
 from txmanager.core.ledger import Claim
@@ -18,6 +17,7 @@ from txmanager.core.models import IntentId
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.keys import Keys
+from txmanager.testing.ledger.stage import Stage
 
 BACKENDS = ("memory", "redis7", "valkey9", "cluster", "sentinel")
 

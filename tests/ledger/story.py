@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.ledger.promises.finals import SOON
-from tests.ledger.promises.watchers import noop
-from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from txmanager.core.alerts import Alert
 from txmanager.core.ledger import Claim, Claimed, Entry, Ledger, Member, Settlement, Taken, WriteAhead
 from txmanager.core.models import Fence, Intent, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.states import LaneState, Status
+from txmanager.testing.ledger.finals import SOON
+from txmanager.testing.ledger.stage import BASE, LONG_MS, POOL, Stage
+from txmanager.testing.ledger.watchers import noop
 
 LANE, OTHER = "near:net:a:1", "near:net:b:2"
 

@@ -9,10 +9,10 @@ import asyncio
 import json
 import sys
 
-from tests.ledger.stage import POOL
 from txmanager.core.models import new_intent
 from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.producer import Producer
+from txmanager.testing.ledger.stage import POOL
 
 
 async def main(url: str, prefix: str, callers: int, keys: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises import PROMISES
-from tests.ledger.stage import Stage
+from txmanager.testing.ledger import PROMISES
+from txmanager.testing.ledger.stage import Stage
 
 
 @pytest.mark.parametrize("promise", PROMISES)

@@ -10,8 +10,7 @@ from typing import TypeVar
 import pytest
 
 from tests.ledger.conftest import redis_stage, until_replicas_confirm
-from tests.ledger.promises.redis_only import redis_of
-from tests.ledger.stage import BASE, LONG_MS, Stage
+from tests.ledger.redis_only import redis_of
 from tests.ledger.story import LANE, Story
 from tests.servers import DURABLE, HOST, Server, find_binaries
 from tests.servers.fsyncs import count_fsyncs
@@ -21,6 +20,7 @@ from txmanager.core.errors import RolledBack, TxManagerError, Unavailable, Uncon
 from txmanager.core.ledger import Entry
 from txmanager.core.models import Intent
 from txmanager.core.states import Status
+from txmanager.testing.ledger.stage import BASE, LONG_MS, Stage
 
 T = TypeVar("T")
 

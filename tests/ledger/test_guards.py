@@ -12,10 +12,10 @@ from tests.ledger.conftest import redis_stage
 from tests.ledger.guards import GUARDS as OTHERS
 from tests.ledger.guards import Guard
 from tests.ledger.number_guards import NUMBERS
-from tests.ledger.promises import PROMISES
-from tests.ledger.promises.redis_only import REDIS_PROMISES, redis_of
+from tests.ledger.redis_only import REDIS_PROMISES, redis_of
 from tests.ledger.seal_guards import SEALS
 from txmanager.ledger.redis.scripts import build, names, script
+from txmanager.testing.ledger import PROMISES
 
 GUARDS = [*OTHERS, *NUMBERS, *SEALS, *BREAKS]
 ALL = PROMISES | REDIS_PROMISES

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.ledger.conftest import redis_stage
-from tests.ledger.promises.redis_only import redis_of
-from tests.ledger.stage import POOL, Stage
+from tests.ledger.redis_only import redis_of
 from tests.ledger.story import LANE, Story
 from tests.servers.proxy import Fault, FaultProxy
 from tests.waiting import until
@@ -17,6 +16,7 @@ from txmanager.core.errors import Unavailable
 from txmanager.core.ledger import Claim
 from txmanager.core.models import IntentId
 from txmanager.ledger.redis import RedisLedger
+from txmanager.testing.ledger.stage import POOL, Stage
 
 STEPS = [name for name, _ in Story(Stage(None, None, None)).steps()]  # type: ignore[arg-type]
 

@@ -10,8 +10,7 @@ import pytest
 import redis.crc
 
 from tests.ledger.conftest import redis_stage, until_replicas_confirm
-from tests.ledger.promises.redis_only import redis_of
-from tests.ledger.stage import POOL, Stage
+from tests.ledger.redis_only import redis_of
 from tests.servers import HOST, Cluster
 from tests.servers.proxy import FaultProxy
 from tests.waiting import until
@@ -20,6 +19,7 @@ from txmanager.core.ledger import Claim
 from txmanager.core.models import IntentId, LaneSpec
 from txmanager.ledger.redis.links import ClusterLink, Dial, Node, key_slot
 from txmanager.ledger.redis.wire import Address
+from txmanager.testing.ledger.stage import POOL, Stage
 
 LANE = "near:net:a:1"
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from tests.ledger.conftest import memory_stage, redis_stage
-from tests.ledger.stage import BASE
 from tests.waiting import until
 from txmanager.core.errors import RolledBack, Unavailable
 from txmanager.core.states import Status
 from txmanager.ledger.memory import MemoryLedger
+from txmanager.testing.ledger.stage import BASE
 
 
 async def test_cancel_after_a_roll_back_does_not_promise_that_nothing_lands(make_server, prefix: str):

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from tests.ledger.conftest import redis_stage
-from tests.ledger.stage import POOL, Stage
 from txmanager.core.errors import KeyReused
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.runtime.producer import Producer
+from txmanager.testing.ledger.stage import POOL, Stage
 
 PROCESSES, CALLERS, KEYS = 4, 200, 50
 LANES = [f"near:net:relayer:{n}" for n in range(4)]

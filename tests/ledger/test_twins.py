@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from tests.ledger.promises.watchers import noop
-from tests.ledger.stage import BASE, POOL
 from tests.ledger.twins import Side, Twins
 from txmanager.core.alerts import Alert
 from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry, Member, Settlement, Taken, WriteAhead
@@ -22,6 +20,8 @@ from txmanager.core.models import Attempt, Fence, Intent, LaneSpec, Outcome, Pur
 from txmanager.core.reservations import Use
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis.scripts import build, script
+from txmanager.testing.ledger.stage import BASE, POOL
+from txmanager.testing.ledger.watchers import noop
 
 LANES = ["near:net:a:1", "near:net:b:2"]
 KEYLESS = "evm:1:0xaa"

@@ -28,7 +28,7 @@ from txmanager.core.models import (
 )
 from txmanager.core.positions import START
 from txmanager.core.quotas import Charge, Quotas, Room
-from txmanager.core.reservations import Reservations, Use
+from txmanager.core.reservations import Numbers, Use
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
@@ -212,20 +212,10 @@ class Member:
     lanes: frozenset[str]
 
 
-class Ledger(Reservations, Audits, Quotas, Protocol):
-    """What every backend does. Fenced operations raise `Fenced`; a server that is away raises `Unavailable`."""
+class Homes(Protocol):
+    """One key, one intent: accepting, answering, and keeping what is final."""
 
-    @property
-    def vouches(self) -> bool:
-        """Whether acknowledged writes outlive whatever changes the history."""
-        ...
-
-    @property
-    def mailbox(self) -> Mailbox:
-        """Where webhook delivery keeps its places and dead letters."""
-        ...
-
-    # -- producers: home, then lane
+    # -- home, then lane
 
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]: ...
 
@@ -258,7 +248,34 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
         set aside, in flight if something of it was signed. False when it is not held for that (any more)."""
         ...
 
-    # -- owners: one lane, fenced
+    # -- final records: home, then lane
+
+    async def unretired(self, lane: str, count: int) -> list[Record]: ...
+
+    async def retire(self, records: Sequence[Record]) -> int:
+        """Copy final records to their homes for the retention time, durably; then leave tombstones in the lane."""
+        ...
+
+    async def shelve(self, record: IntentId, lane: str, error: str) -> None:
+        """Leave a final record that nobody can process alone for an hour: it stays final, and others are retired."""
+        ...
+
+    async def shelved(self, lane: str) -> dict[str, str]:
+        """What was shelved, with the exceptions."""
+        ...
+
+    async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
+        """Delete claims of one home that never got a record and retire what was left; answers how many went."""
+        ...
+
+
+class LaneOwner(Protocol):
+    """What the owner of a lane does. Every call with a fence raises `Fenced` once another owner has the lane."""
+
+    @property
+    def vouches(self) -> bool:
+        """Whether acknowledged writes outlive whatever changes the history."""
+        ...
 
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease: ...
 
@@ -314,37 +331,9 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
         """What is kept at or above a nonce, by nonce; each transaction once."""
         ...
 
-    # -- watchers: no fence, nothing of an intent is ever changed
 
-    async def pending(self, lane: str) -> list[Record]:
-        """Records that have attempts and no end, by nonce, as anybody may read them."""
-        ...
-
-    async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
-        """Ask the lane's owner to compare with the chain; once for each `name`. False when there is no such lane."""
-        ...
-
-    # -- final records: home, then lane
-
-    async def unretired(self, lane: str, count: int) -> list[Record]: ...
-
-    async def retire(self, records: Sequence[Record]) -> int:
-        """Copy final records to their homes for the retention time, durably; then leave tombstones in the lane."""
-        ...
-
-    async def shelve(self, record: IntentId, lane: str, error: str) -> None:
-        """Leave a final record that nobody can process alone for an hour: it stays final, and others are retired."""
-        ...
-
-    async def shelved(self, lane: str) -> dict[str, str]:
-        """What was shelved, with the exceptions."""
-        ...
-
-    async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
-        """Delete claims of one home that never got a record and retire what was left; answers how many went."""
-        ...
-
-    # -- lanes and workers
+class Registry(Protocol):
+    """Lanes and workers as everybody sees them, and what happened."""
 
     async def register(self, spec: LaneSpec) -> Lane:
         """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
@@ -391,7 +380,19 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
 
     async def events(self, lane: str, after: str = START, count: int = 100) -> list[Event]: ...
 
-    # -- waiting: a hint that may be lost, never a promise
+    # -- watchers: no fence, nothing of an intent is ever changed
+
+    async def pending(self, lane: str) -> list[Record]:
+        """Records that have attempts and no end, by nonce, as anybody may read them."""
+        ...
+
+    async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
+        """Ask the lane's owner to compare with the chain; once for each `name`. False when there is no such lane."""
+        ...
+
+
+class Hints(Protocol):
+    """Wake-ups. A hint may be lost and is never a promise: read again either way."""
 
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
         """Return the lanes that were appended to (or asked), or nothing when the time is over."""
@@ -399,6 +400,15 @@ class Ledger(Reservations, Audits, Quotas, Protocol):
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
         """Return when the intent may have become final, or when the time is over. Read again either way."""
+        ...
+
+
+class Ledger(Homes, LaneOwner, Registry, Hints, Numbers, Audits, Quotas, Protocol):
+    """All parts, which every backend has. A store that is away raises `Unavailable`."""
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Where webhook delivery keeps its places and dead letters."""
         ...
 
     async def now_ms(self) -> int: ...

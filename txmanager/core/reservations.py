@@ -148,7 +148,7 @@ class Book:
         return sorted(nonce for nonce in (*self.reuse, *lapsed) if nonce < top)
 
 
-class Reservations(Protocol):
+class Numbers(Protocol):
     """What every backend does for keyless lanes. A lane that is not keyless raises `NotAllowed`, none `NotFound`."""
 
     async def reserve(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import LONG_MS, POOL, Stage
 from txmanager.core.errors import NotAllowed, NotFound
 from txmanager.core.ledger import APPEND_WITHIN_MS, Claim, Entry
 from txmanager.core.models import IntentId, new_intent
 from txmanager.core.states import LaneState, Status
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import LONG_MS, POOL, Stage
 
 
 @promise

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import BASE, LONG_MS, Stage
 from txmanager.core.errors import Fenced, Refused, RolledBack
 from txmanager.core.ledger import Entry, WriteAhead
 from txmanager.core.models import Fence, Purpose
 from txmanager.core.states import LaneState, Status
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import BASE, LONG_MS, Stage
 
 
 async def taken(stage: Stage, fence: Fence, count: int) -> list[WriteAhead]:

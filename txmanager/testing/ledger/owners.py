@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import BASE, LONG_MS, Stage
-from tests.waiting import until
 from txmanager.core.errors import Fenced, InvalidInput
 from txmanager.core.ledger import Entry
 from txmanager.core.models import Fence
 from txmanager.core.states import LaneState
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import BASE, LONG_MS, Stage
+from txmanager.testing.waiting import until
 
 
 @promise

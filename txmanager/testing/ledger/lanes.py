@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import LONG_MS, POOL, Stage
-from tests.waiting import until
 from txmanager.core.errors import Fenced, InvalidInput, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import Member, Route
 from txmanager.core.models import IntentId, LaneSpec
 from txmanager.core.states import LANE_TRANSITIONS, LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, from_reason
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import LONG_MS, POOL, Stage
+from txmanager.testing.waiting import until
 
 ALIVE = (LaneState.ACTIVE, LaneState.DRAINING, LaneState.PAUSED, LaneState.QUARANTINED)
 

@@ -11,12 +11,6 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.ledger.promises.aside import WHY, aside, sealed_entry
-from tests.ledger.promises.attempts import other, resign, taken
-from tests.ledger.promises.registry import Promise
-from tests.ledger.promises.reservations import keyless, owned, send
-from tests.ledger.promises.watchers import noop
-from tests.ledger.stage import BASE, LONG_MS, POOL, Stage
 from tests.waiting import until
 from txmanager.core.alerts import Alert
 from txmanager.core.audit import AuditEntry
@@ -31,6 +25,12 @@ from txmanager.ledger.redis import RedisLedger, codec
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.runner import Call
 from txmanager.ledger.redis.wire import Command
+from txmanager.testing.ledger.aside import WHY, aside, sealed_entry
+from txmanager.testing.ledger.attempts import other, resign, taken
+from txmanager.testing.ledger.registry import Promise
+from txmanager.testing.ledger.reservations import keyless, owned, send
+from txmanager.testing.ledger.stage import BASE, LONG_MS, POOL, Stage
+from txmanager.testing.ledger.watchers import noop
 
 REDIS_PROMISES: dict[str, Promise] = {}
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import BASE, Stage
 from txmanager.core.errors import Fenced, NotAllowed, Refused
 from txmanager.core.ledger import Entry, Taken
 from txmanager.core.models import Fence, Purpose
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import LaneState, Status
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import BASE, Stage
 
 WHY = {"check": "wrong", "height": "183000000000123"}
 

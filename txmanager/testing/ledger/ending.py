@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.attempts import other, resign
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import BASE, LONG_MS, Stage
 from txmanager.core.errors import Fenced, InvalidInput, NotAllowed, RolledBack
 from txmanager.core.ledger import Settlement, WriteAhead
 from txmanager.core.models import IntentId, Outcome, Purpose, failure
 from txmanager.core.states import Status
+from txmanager.testing.ledger.attempts import other, resign
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import BASE, LONG_MS, Stage
 
 PROOF = {"cause": "expired", "height": "183000000000123"}
 ERROR = failure("dead", "it can never land", new_key_helps=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import BASE, POOL, Stage
-from tests.waiting import until
 from txmanager.core.ledger import Appended, Entry, Settlement
 from txmanager.core.models import Outcome, failure
 from txmanager.core.quotas import Charge, Drawn, Room
 from txmanager.core.states import Status
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import BASE, POOL, Stage
+from txmanager.testing.waiting import until
 
 
 async def charged(stage: Stage, lane: str, charges: Sequence[Charge | None]) -> tuple[list[Entry], list[Appended]]:

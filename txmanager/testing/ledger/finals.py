@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import POOL, Stage
 from txmanager.core.errors import NotAllowed
 from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import IntentId, Outcome
 from txmanager.core.states import LaneState, Status
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import POOL, Stage
 
 SOON = -60_000
 """An age limit in the future: every claim is old enough."""

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import LONG_MS, POOL, Stage
-from tests.waiting import until
 from txmanager.core.errors import Fenced, InvalidInput, NotAllowed, NotFound, Refused, RolledBack
 from txmanager.core.ledger import Appended, Entry, WriteAhead
 from txmanager.core.models import Attempt, Fence, LaneSpec, Purpose
 from txmanager.core.reservations import Cap, Use, owned_token, tenant_of
 from txmanager.core.states import LaneState, Status
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import LONG_MS, POOL, Stage
+from txmanager.testing.waiting import until
 
 LANE = "evm:1:0x00000000000000000000000000000000000000aa"
 SEED = 9_007_199_254_740_993

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from tests.ledger.stage import Stage
+from txmanager.testing.ledger.stage import Stage
 
 Promise: TypeAlias = Callable[[Stage], Awaitable[None]]
 PROMISES: dict[str, Promise] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import LONG_MS, Stage
-from tests.waiting import until
 from txmanager.core.errors import Fenced
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import LONG_MS, Stage
+from txmanager.testing.waiting import until
 
 LATER = 3_600_000
 

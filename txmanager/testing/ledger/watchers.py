@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.lanes import drain
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import BASE, LONG_MS, Stage
-from tests.waiting import until
 from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import Fenced, Refused, RolledBack
 from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, Purpose
 from txmanager.core.states import LaneState
+from txmanager.testing.ledger.lanes import drain
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import BASE, LONG_MS, Stage
+from txmanager.testing.waiting import until
 
 NEVER = "near:net:never:1"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.waiting import until
 from txmanager.core.ledger import Claim, Claimed, Entry, Ledger, Settled, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, Intent, Json, LaneSpec, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
+from txmanager.testing.waiting import until
 
 POOL = "pool"
 BASE = 183_000_000_000_123

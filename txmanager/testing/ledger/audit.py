@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.promises.registry import promise
-from tests.ledger.stage import Stage
 from txmanager.core.audit import AuditEntry
 from txmanager.core.errors import InvalidInput
+from txmanager.testing.ledger.registry import promise
+from txmanager.testing.ledger.stage import Stage
 
 
 @promise

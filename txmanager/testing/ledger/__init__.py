@@ -1,0 +1,41 @@
+"""What every ledger promises, as functions over a `Stage`; docs/ledgers.md shows how to run them.
+
+@pytest.mark.parametrize("promise", PROMISES)
+async def test_promise(promise, stage):
+    await PROMISES[promise](stage)
+"""
+
+from txmanager.testing.ledger import (
+    aside,
+    attempts,
+    audit,
+    breaks,
+    ending,
+    finals,
+    lanes,
+    owners,
+    producers,
+    quotas,
+    reservations,
+    watchers,
+)
+from txmanager.testing.ledger.registry import PROMISES, Promise
+from txmanager.testing.ledger.stage import Stage
+
+__all__ = [
+    "PROMISES",
+    "Promise",
+    "Stage",
+    "aside",
+    "attempts",
+    "audit",
+    "breaks",
+    "ending",
+    "finals",
+    "lanes",
+    "owners",
+    "producers",
+    "quotas",
+    "reservations",
+    "watchers",
+]
