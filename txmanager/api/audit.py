@@ -73,7 +73,7 @@ class Auditor:
             what=f"{method} {route}",
             on=" ".join(call.path(name) for name in call.scope.get("path_params", {})),
             origin=str(client[0]) if client else "",
-            told=_told(call),
+            told=_request_text(call),
             refused=refused,
         )
         shown = {name: text for name, text in audit_json(entry).items() if name not in ("id", "at") and text}
@@ -113,7 +113,8 @@ def _tenant(call: Call, right: Right) -> str:
         return ALL_TENANTS
 
 
-def _told(call: Call) -> str:
+def _request_text(call: Call) -> str:
+    """What came with it, shortened."""
     query = call.scope["query_string"][:_LONGEST].decode("latin-1")
     body = call.body[:_LONGEST].decode("utf-8", "replace")
     return " ".join(part for part in (query, body) if part)

@@ -164,13 +164,13 @@ def _listed(account: str, allowed: frozenset[str]) -> bool:
 
 def _token(header: bytes) -> bytes:
     """A bearer token, or the password of Basic; the user's name means nothing."""
-    scheme, _, told = header.partition(b" ")
+    scheme, _, secret = header.partition(b" ")
     if scheme.lower() == b"bearer":
-        return told.strip()
+        return secret.strip()
     if scheme.lower() != b"basic":
         return b""
     try:
-        return base64.b64decode(told.strip(), validate=True).partition(b":")[2]
+        return base64.b64decode(secret.strip(), validate=True).partition(b":")[2]
     except ValueError:
         return b""
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from txmanager.api.problems import Malformed, NotJson, TooLarge, TooSlow
 from txmanager.core.errors import InvalidInput
@@ -76,6 +77,22 @@ def read_object(body: bytes) -> dict[str, Any]:
         exact: dict[str, Any] = json.loads(body, parse_int=_whole, parse_float=_exact)
         return exact
     return value
+
+
+def read_request(headers: Mapping[bytes, bytes], body: bytes, model: type[BaseModel]) -> dict[str, Any]:
+    """A JSON body of that shape, as it was sent: no defaults filled in."""
+    check_type(headers)
+    value = read_object(body)
+    check_shape(model, value)
+    return value
+
+
+def check_shape(model: type[BaseModel], value: Mapping[str, Any]) -> None:
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise InvalidInput(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
 
 
 def _whole(text: str) -> int:

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import orjson
+from pydantic import BaseModel
 
 from txmanager.api.auth import Caller, Right
-from txmanager.api.bodies import Receive
+from txmanager.api.bodies import Receive, read_request
 from txmanager.api.problems import encoded
 from txmanager.core.errors import InvalidInput, TxManagerError
 
@@ -47,6 +48,10 @@ class Call:
     def path(self, name: str) -> str:
         """A part of the path as it was meant: routes are matched before percent signs are resolved."""
         return unquote(self.scope["path_params"][name])
+
+    def read(self, model: type[BaseModel]) -> dict[str, Any]:
+        """The body, which must be a JSON object of that shape."""
+        return read_request(self.headers, self.body, model)
 
     def seconds(self, name: str, most: float) -> float:
         text = self.query.get(name)

@@ -21,7 +21,7 @@ from txmanager.core.errors import TxManagerError
 
 
 class Surface(Protocol):
-    """What a family of operations has in common: who is let in, how a body is read, how an error is told. HTTP's is
+    """What a family of operations has in common: who is let in, how a body is read, how an error is answered. HTTP's is
     `Rest`; a JSON-RPC endpoint brings its own."""
 
     async def admit(self, operation: Operation, scope: Asgi, receive: Receive) -> Call: ...

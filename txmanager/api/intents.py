@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from txmanager.api import bodies
 from txmanager.api.auth import Caller
@@ -90,14 +90,6 @@ class Asked:
 _ENVELOPE = tuple(Envelope.model_fields)
 
 
-def parse(model: type[BaseModel], value: Mapping[str, Json]) -> None:
-    try:
-        model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise InvalidInput(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
-
-
 class Intents:
     def __init__(
         self,
@@ -124,29 +116,27 @@ class Intents:
     # -- submitting
 
     async def submit(self, call: Call) -> Reply:
-        bodies.check_type(call.headers)
-        told = bodies.read_object(call.body)
-        parse(IntentRequest, told)
-        return await self._submit(call, told["kind"], told["payload"], told)
+        body = call.read(IntentRequest)
+        return await self._submit(call, body["kind"], body["payload"], body)
 
     def submit_as(self, kind: str, renamed: Mapping[str, str]) -> TypedSubmit:
         """A typed route: the payload's fields stand in the body itself, next to the envelope's."""
         return TypedSubmit(self, kind, renamed)
 
     async def submit_to(
-        self, call: Call, kind: str, payload: Mapping[str, Json], told: Mapping[str, Json], lane: str
+        self, call: Call, kind: str, payload: Mapping[str, Json], envelope: Mapping[str, Json], lane: str
     ) -> Reply:
         """To one lane of the pool and to no other."""
-        return await self._submit(call, kind, payload, told, lane)
+        return await self._submit(call, kind, payload, envelope, lane)
 
     async def _submit(
-        self, call: Call, kind_name: str, payload: Mapping[str, Json], told: Mapping[str, Json], lane: str = ""
+        self, call: Call, kind_name: str, payload: Mapping[str, Json], envelope: Mapping[str, Json], lane: str = ""
     ) -> Reply:
         wait_s = call.seconds("wait", self._settings.max_wait_s)
         kind = self._kinds.get(kind_name)
         if kind is None:
             raise InvalidInput("kind", f"{kind_name[:100]!r} is not one of {', '.join(self._kinds)}")
-        asked = self._read(call, call.caller, kind, payload, told)
+        asked = self._read(call, call.caller, kind, payload, envelope)
         intent, refusal = asked.intent, asked.refusal
         if refusal is None:
             if asked.own_account:
@@ -193,11 +183,11 @@ class Intents:
         return await self.within(self._manager.replay(intent))
 
     def _read(
-        self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], told: Mapping[str, Json]
+        self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], envelope: Mapping[str, Json]
     ) -> Asked:
-        pool = self.pool_of(caller, told.get("pool"))
+        pool = self.pool_of(caller, envelope.get("pool"))
         tenant = caller.submits_for(call.query.get("tenant"))
-        metadata = told.get("metadata") or {}
+        metadata = envelope.get("metadata") or {}
         if metadata and len(str(metadata)) > _MAX_METADATA:
             raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
         try:
@@ -219,8 +209,8 @@ class Intents:
             kind=kind.name,
             payload=reading.payload,
             tenant=tenant,
-            partition_key=reading.partition_key or told.get("partition_key"),
-            max_age_s=told.get("max_age_s"),
+            partition_key=reading.partition_key or envelope.get("partition_key"),
+            max_age_s=envelope.get("max_age_s"),
             metadata=metadata,
             limits=noted(caller.limits.max_cost, reading.max_cost),
         )
@@ -309,11 +299,9 @@ class Intents:
         return Reply(200, record_bytes(await self.within(self._manager.cancel(record.id))))
 
     async def resolve(self, call: Call) -> Reply:
-        bodies.check_type(call.headers)
-        told = bodies.read_object(call.body)
-        parse(ResolveRequest, told)
+        body = call.read(ResolveRequest)
         record = await self.find(call)
-        resolved = await self.within(self._manager.resolve(record.id, told["verb"], call.caller.name))
+        resolved = await self.within(self._manager.resolve(record.id, body["verb"], call.caller.name))
         return Reply(200, record_bytes(resolved))
 
     async def within(self, work: Awaitable[T]) -> T:
@@ -345,14 +333,14 @@ class TypedSubmit:
 
     async def __call__(self, call: Call) -> Reply:
         bodies.check_type(call.headers)
-        told = bodies.read_object(call.body)
-        envelope = {name: told.pop(name) for name in _ENVELOPE if name in told}
-        parse(Envelope, envelope)
+        payload = bodies.read_object(call.body)
+        envelope = {name: payload.pop(name) for name in _ENVELOPE if name in payload}
+        bodies.check_shape(Envelope, envelope)
         for theirs, ours in self._renamed.items():
-            if theirs in told and ours not in told:
-                told[ours] = told.pop(theirs)
+            if theirs in payload and ours not in payload:
+                payload[ours] = payload.pop(theirs)
         try:
-            return await self._intents._submit(call, self._kind, told, envelope)
+            return await self._intents._submit(call, self._kind, payload, envelope)
         except InvalidInput as error:
             names = {ours: theirs for theirs, ours in self._renamed.items()}
             if error.field in names and not isinstance(error, InvalidKey):

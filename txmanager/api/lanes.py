@@ -6,9 +6,8 @@ from collections.abc import Awaitable
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from txmanager.api import bodies
 from txmanager.api.call import Call, Reply, json_reply
-from txmanager.api.intents import Intents, parse
+from txmanager.api.intents import Intents
 from txmanager.api.records import LaneView, View, lane_json
 from txmanager.core.errors import NotFound
 from txmanager.core.models import Lane, check_lane
@@ -48,12 +47,7 @@ class Lanes:
         return json_reply(lane_json(await self.find(call), whole=call.caller.whole))
 
     async def pause(self, call: Call) -> Reply:
-        reason = ""
-        if call.body:
-            bodies.check_type(call.headers)
-            told = bodies.read_object(call.body)
-            parse(PauseRequest, told)
-            reason = told.get("reason", "")
+        reason = call.read(PauseRequest).get("reason", "") if call.body else ""
         lane = await self.find(call)
         return await self._moved(self._manager.pause(lane.id, reason))
 

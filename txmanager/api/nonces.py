@@ -1,6 +1,6 @@
 """The nonce service over HTTP, for callers who sign themselves (docs/nonce-service.md).
 
-Every number, turn and transaction belongs to a token; whoever lacks it is told that it is over, not whose it is.
+Every number, turn and transaction belongs to a token; whoever lacks it is body that it is over, not whose it is.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel
-
-from txmanager.api import bodies
 from txmanager.api.auth import Caller
 from txmanager.api.call import Call, Reply, json_reply
-from txmanager.api.intents import Intents, parse
+from txmanager.api.intents import Intents
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.nonce_shapes import (
     FeeRequest,
@@ -55,9 +52,9 @@ class NonceRoutes:
     # -- numbers
 
     async def reserve(self, call: Call) -> Reply:
-        told = _told(call, ReserveRequest)
-        place = self._place(call, told)
-        token, got = await self._nonces.reserve(place, told.get("reservation"), _ttl(told))
+        body = call.read(ReserveRequest)
+        place = self._place(call, body)
+        token, got = await self._nonces.reserve(place, body.get("reservation"), _ttl(body))
         return json_reply(
             {
                 **_where(place),
@@ -68,15 +65,15 @@ class NonceRoutes:
         )
 
     async def recycle(self, call: Call) -> Reply:
-        told = _told(call, RecycleRequest)
-        answer = await self._nonces.recycle(self._place(call, told), told["reservation"])
+        body = call.read(RecycleRequest)
+        answer = await self._nonces.recycle(self._place(call, body), body["reservation"])
         return json_reply({"nonce": answer.nonce, "recycled": True, "gap": answer.gap})
 
     async def lock(self, call: Call) -> Reply:
-        told = _told(call, LockRequest)
-        place, wait_s = self._place(call, told), float(told.get("waitSeconds", 10.0))
+        body = call.read(LockRequest)
+        place, wait_s = self._place(call, body), float(body.get("waitSeconds", 10.0))
         locking = asyncio.ensure_future(
-            self._nonces.lock(place, told.get("lockId"), _ttl(told), min(wait_s, self._max_wait_s))
+            self._nonces.lock(place, body.get("lockId"), _ttl(body), min(wait_s, self._max_wait_s))
         )
         leaving = asyncio.ensure_future(call.disconnected())
         stopping = asyncio.ensure_future(self._intents.stopping.wait())
@@ -94,21 +91,21 @@ class NonceRoutes:
         )
 
     async def unlock(self, call: Call) -> Reply:
-        told = _told(call, UnlockRequest)
-        answer = await self._nonces.unlock(self._place(call, told), told["lockId"])
+        body = call.read(UnlockRequest)
+        answer = await self._nonces.unlock(self._place(call, body), body["lockId"])
         recycled = answer.word == "recycled" and answer.nonce is not None
         return json_reply({"unlocked": True, "recycled": recycled, "nonce": answer.nonce})
 
     # -- transactions
 
     async def send_raw(self, call: Call) -> Reply:
-        told = _told(call, SendRawRequest)
-        caller, metadata = call.caller, told.get("metadata") or {}
+        body = call.read(SendRawRequest)
+        caller, metadata = call.caller, body.get("metadata") or {}
         if len(str(metadata)) > _MAX_METADATA:
             raise InvalidInput("metadata", f"must not exceed {_MAX_METADATA} bytes")
-        place, given = self._nonces.read(told["networkId"], told["signedTransaction"], told.get("address"))
+        place, given = self._nonces.read(body["networkId"], body["signedTransaction"], body.get("address"))
         caller.check_pool(place.pool.name)
-        token = told.get("reservation") or told.get("lockId")
+        token = body.get("reservation") or body.get("lockId")
         refusal = self._refusal(caller, place, given)
         if refusal is not None or token is None:
             refusal = refusal or InvalidInput("reservation", _NO_RESERVATION)
@@ -148,14 +145,14 @@ class NonceRoutes:
 
     async def send(self, call: Call) -> Reply:
         """Relayer-signed: an ordinary intent, to the lane of `from` when it is given."""
-        told = _told(call, SendRequest)
-        desk = self._nonces.desk(told["networkId"])
+        body = call.read(SendRequest)
+        desk = self._nonces.desk(body["networkId"])
         names = {"to": "to", "value": "value", "data": "data", "gasLimit": "gas", "maxFeePerGas": "max_fee_per_gas"}
-        payload = {ours: told[theirs] for theirs, ours in names.items() if told.get(theirs) is not None}
-        envelope: dict[str, Json] = {name: told[name] for name in ("pool", "metadata") if told.get(name) is not None}
+        payload = {ours: body[theirs] for theirs, ours in names.items() if body.get(theirs) is not None}
+        envelope: dict[str, Json] = {name: body[name] for name in ("pool", "metadata") if body.get(name) is not None}
         lane = ""
-        if told.get("from") is not None:
-            address = desk.chain.address("from", told["from"])
+        if body.get("from") is not None:
+            address = desk.chain.address("from", body["from"])
             lane = desk.chain.lane(address)
             view = await self._nonces.within(self._manager.lane(lane))
             if view is None or view.keyless or not call.caller.may_use_pool(view.spec.pool):
@@ -173,7 +170,7 @@ class NonceRoutes:
     # -- reading
 
     async def fees(self, call: Call) -> Reply:
-        desk = self._nonces.desk(_told(call, FeeRequest)["networkId"])
+        desk = self._nonces.desk(call.read(FeeRequest)["networkId"])
         quote = await desk.chain.quote()
         return json_reply(
             {
@@ -215,9 +212,9 @@ class NonceRoutes:
 
     # -- who
 
-    def _place(self, call: Call, told: Mapping[str, Any]) -> Place:
+    def _place(self, call: Call, body: Mapping[str, Any]) -> Place:
         caller, limits = call.caller, call.caller.limits
-        place = self._nonces.place(told["networkId"], told["address"])
+        place = self._nonces.place(body["networkId"], body["address"])
         self._admit(caller, place)
         tenant = caller.submits_for(call.query.get("tenant"))
         return replace(place, tenant=tenant, cap=Cap(caller.name, limits.max_reservations), max_lanes=limits.max_lanes)
@@ -228,15 +225,8 @@ class NonceRoutes:
         caller.check_pool(place.pool.name)
 
 
-def _told(call: Call, model: type[BaseModel]) -> dict[str, Any]:
-    bodies.check_type(call.headers)
-    told = bodies.read_object(call.body)
-    parse(model, told)
-    return told
-
-
-def _ttl(told: Mapping[str, Any]) -> int | None:
-    seconds = told.get("ttlSeconds")
+def _ttl(body: Mapping[str, Any]) -> int | None:
+    seconds = body.get("ttlSeconds")
     return None if seconds is None else int(seconds) * 1000
 
 

@@ -1,6 +1,6 @@
-"""One row of the table of operations: a route, and everything that is told of it.
+"""One row of the table of operations: a route, and everything there is to say of it.
 
-The router, the OpenAPI document and `/docs` are built from the rows (`table.py`), so none of them can tell something
+The router, the OpenAPI document and `/docs` are built from the rows (`table.py`), so none of them can say something
 else. A handler raises what its row lists; anything else is logged as `undeclared error`, and the tests look for that.
 """
 

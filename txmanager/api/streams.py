@@ -201,15 +201,15 @@ def _intent_place(text: str | None) -> Place | None:
 
 
 def _pack(places: Mapping[str, Place]) -> str:
-    told = {lane_mark(lane): place_text(at) for lane, at in places.items()}
-    return base64.urlsafe_b64encode(orjson.dumps(told)).decode().rstrip("=")
+    marks = {lane_mark(lane): place_text(at) for lane, at in places.items()}
+    return base64.urlsafe_b64encode(orjson.dumps(marks)).decode().rstrip("=")
 
 
 def _unpack(text: str, lanes: Sequence[str]) -> dict[str, Place]:
     try:
-        told = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        if isinstance(told, dict) and all(isinstance(at, str) and _PLACE.match(at) for at in told.values()):
-            return {lane: place(told[lane_mark(lane)]) for lane in lanes if lane_mark(lane) in told}
+        marks = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if isinstance(marks, dict) and all(isinstance(at, str) and _PLACE.match(at) for at in marks.values()):
+            return {lane: place(marks[lane_mark(lane)]) for lane in lanes if lane_mark(lane) in marks}
     except ValueError:
         pass
     raise InvalidInput("Last-Event-ID", "is not an id of this stream; send back the last one as it was, or none")

@@ -10,11 +10,11 @@ from txmanager.core.errors import InvalidSettings
 from txmanager.core.models import IntentId, Record
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.checks import Durability, check_server
-from txmanager.ledger.redis.ears import Ears
 from txmanager.ledger.redis.keys import Keys
 from txmanager.ledger.redis.links import Dial, SingleLink, connect
 from txmanager.ledger.redis.memory import Gauge
 from txmanager.ledger.redis.runner import Call, Runner
+from txmanager.ledger.redis.subscriber import Subscriber
 
 DAY_MS = 24 * 3600 * 1000
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,63}\Z")
@@ -44,7 +44,7 @@ class Backend:
         self._link = connect(url, Dial(timeout_s, replicas if durability == "replicas" else 0, wait_ms))
         self._runner = Runner(self._link, timeout_s)
         self._keys = Keys(prefix)
-        self._ears = Ears(self._link, timeout_s)
+        self._subscriber = Subscriber(self._link, timeout_s)
         self._gauge = Gauge(self._link)
 
     @property
@@ -62,7 +62,7 @@ class Backend:
 
     async def close(self) -> None:
         self._runner.close()
-        await self._ears.close()
+        await self._subscriber.close()
         await self._link.close()
 
     async def now_ms(self) -> int:

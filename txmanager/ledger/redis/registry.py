@@ -133,7 +133,7 @@ class Registry(Backend):
 
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
         by_channel = {self._keys.wake(lane): lane for lane in lanes}
-        return {by_channel[c] for c in await self._ears.wake(list(by_channel), timeout_s)}
+        return {by_channel[c] for c in await self._subscriber.wake(list(by_channel), timeout_s)}
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
-        await self._ears.final(self._keys.final(lane), str(id), timeout_s)
+        await self._subscriber.final(self._keys.final(lane), str(id), timeout_s)

@@ -19,17 +19,17 @@ from txmanager.ledger.redis.wire import Address, Command, ReplyError, Wire
 
 _RECENT = 10_000
 _RECENT_S = 1.0
-"""An end heard less than this ago still answers: its waiter may have been between its read and its wait."""
+"""An end received less than this ago still answers: its waiter may have been between its read and its wait."""
 _PING_S = 5.0
 """A connection that answers no ping for this long is dead, whatever TCP believes."""
 _NOTHING = object()
 
 
-class _Ear(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """The receiving end of SUBSCRIBE."""
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
         self._reader = hiredis.Reader(notEnoughData=_NOTHING, replyError=ReplyError)
         self.transport: asyncio.Transport | None = None
 
@@ -40,23 +40,23 @@ class _Ear(asyncio.Protocol):
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not _NOTHING:
             if isinstance(reply, list) and len(reply) == 3:
-                self._ears.heard(*reply)
+                self._subscriber.received(*reply)
             else:
-                self._ears.ponged()
+                self._subscriber.ponged()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._ears.deaf(self)
+        self._subscriber.lost(self)
 
     def send(self, command: Command) -> None:
         if self.transport is not None:
             self.transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]
 
 
-class Ears:
+class Subscriber:
     def __init__(self, link: Link, timeout_s: float) -> None:
         self._link = link
         self._timeout_s = timeout_s
-        self._ear: _Ear | None = None
+        self._connection: _Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
@@ -119,9 +119,9 @@ class Ears:
         except TimeoutError:
             pass
 
-    # -- hearing
+    # -- receiving
 
-    def heard(self, kind: bytes, channel: bytes, message: object) -> None:
+    def received(self, kind: bytes, channel: bytes, message: object) -> None:
         self._alive = True
         name = channel.decode()
         if kind == b"subscribe":
@@ -141,14 +141,14 @@ class Ears:
 
     def _ping(self) -> None:
         self._pinging = None
-        ear = self._ear
-        if ear is None or ear.transport is None:
+        connection = self._connection
+        if connection is None or connection.transport is None:
             return
         if not self._alive:
-            ear.transport.abort()
+            connection.transport.abort()
             return
         self._alive = False
-        ear.send(("PING",))
+        connection.send(("PING",))
         self._pinging = asyncio.get_running_loop().call_later(_PING_S, self._ping)
 
     def _ring(self, channel: str) -> None:
@@ -169,11 +169,11 @@ class Ears:
             if not future.done():
                 future.set_result(None)
 
-    def deaf(self, ear: _Ear) -> None:
+    def lost(self, connection: _Connection) -> None:
         """The connection is gone: wake everybody, so that they read instead of waiting for hints."""
-        if ear is not self._ear:
+        if connection is not self._connection:
             return
-        self._ear = None
+        self._connection = None
         self._subscribed.clear()
         if self._pinging is not None:
             self._pinging.cancel()
@@ -190,10 +190,10 @@ class Ears:
     async def _subscribe(self, channels: Sequence[str]) -> None:
         new = [c for c in channels if c not in self._wanted]
         self._wanted.update(new)
-        if self._ear is None:
+        if self._connection is None:
             self._connect()
         elif new:
-            self._ear.send(("SUBSCRIBE", *new))
+            self._connection.send(("SUBSCRIBE", *new))
 
     def _connect(self) -> None:
         if self._connecting is None:
@@ -211,7 +211,7 @@ class Ears:
             self._connecting = None
 
     async def _open_any(self) -> bool:
-        """In a cluster every node hears everything: one that is away must not make us deaf."""
+        """In a cluster every node passes every message on: one that is away must not cut us off."""
         try:
             addresses = await self._link.primaries()
         except TxManagerError:
@@ -221,7 +221,7 @@ class Ears:
                 await self._open(address)
             except (TxManagerError, OSError, TimeoutError):
                 continue
-            return self._ear is not None
+            return self._connection is not None
         return False
 
     async def _open(self, address: Address) -> None:
@@ -229,17 +229,17 @@ class Ears:
         probe.abort()
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._timeout_s):
-            _, ear = await loop.create_connection(
-                lambda: _Ear(self), address.host, address.port, ssl=address.tls_context()
+            _, connection = await loop.create_connection(
+                lambda: _Connection(self), address.host, address.port, ssl=address.tls_context()
             )
         for command in address.greeting():
-            ear.send(command)
-        self._ear = ear
+            connection.send(command)
+        self._connection = connection
         self._alive = True
         if self._wanted:
-            ear.send(("SUBSCRIBE", *self._wanted))
-        if ear.transport is None or ear.transport.is_closing():
-            self._ear = None  # lost before we were told whose it is: `deaf` did not know it
+            connection.send(("SUBSCRIBE", *self._wanted))
+        if connection.transport is None or connection.transport.is_closing():
+            self._connection = None  # lost before we were told whose it is: `lost` did not know it
             raise OSError("closed at once")
         self._ping()
 
@@ -249,5 +249,5 @@ class Ears:
             self._pinging.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._ear is not None and self._ear.transport is not None:
-            self._ear.transport.abort()
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.abort()
