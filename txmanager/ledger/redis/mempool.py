@@ -226,10 +226,10 @@ class RedisMempool(Backend):
     # -- hints
 
     async def wait_ready(self, timeout_s: float) -> bool:
-        return bool(await self._ears.wake([self._wake], timeout_s))
+        return bool(await self._subscriber.wake([self._wake], timeout_s))
 
     async def wait_word(self, hash: str, timeout_s: float) -> None:
-        await self._ears.final(self._word, hash, timeout_s)
+        await self._subscriber.final(self._word, hash, timeout_s)
 
 
 def _nonce(nonce: int) -> str:
