@@ -13,7 +13,7 @@ from txmanager.cli.options import ConfigFile
 from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, NotFound, Unavailable
 from txmanager.settings import Settings, load
-from txmanager.settings.family import AnyHeld, CallLimits, Held
+from txmanager.settings.family import AnyHeld, CallLimits, GasKeys, Held, Unit
 from txmanager.signing import Ed25519Signer, Secret, vault
 from txmanager.signing.sources import KEY_SOURCES, PASSPHRASE_VARIABLE
 
@@ -34,11 +34,18 @@ def list_keys(config: ConfigFile = None) -> None:
 @app.command()
 def provision(
     pool: Annotated[str, typer.Argument(help="The pool whose account gets the keys.")],
-    count: Annotated[int, typer.Option(min=1, max=1000, help="How many keys the file holds in the end.")],
     vault_file: Annotated[Path, typer.Option("--vault", help="The encrypted file the new keys are kept in.")],
     signer: Annotated[
         str, typer.Option(help="Where the account's full-access key is: file:PATH, env:NAME or vault:PATH.")
     ],
+    count: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="How many keys the file holds in the end (a gas key: 1).")
+    ] = None,
+    gas_key: Annotated[bool, typer.Option("--gas-key", help="Make a gas key: one key with many lanes.")] = False,
+    lanes: Annotated[int, typer.Option(min=1, max=1024, help="... and this many.")] = 1,
+    fund: Annotated[
+        str, typer.Option(help="Fill up what a gas key has for gas to this many coins; run it again to top it up.")
+    ] = "0",
     receiver: Annotated[
         str | None, typer.Option(help="Make function-call keys that can only call this contract.")
     ] = None,
@@ -56,6 +63,16 @@ def provision(
     chosen = settings.pools.get(pool)
     if chosen is None or chosen.account is None or settings.family(chosen.network).add_keys is None:
         raise NotFound(f"the configuration has no pool {pool!r} whose account can have more keys")
+    family = settings.family(chosen.network)
+    if gas_key and family.add_gas_keys is None:
+        raise NotFound(f"{family.title} has no gas keys")
+    if count is None and not gas_key:
+        raise InvalidInput("--count", "is required: how many keys the file holds in the end")
+    if not gas_key and (lanes != 1 or fund != "0"):
+        raise InvalidInput("--gas-key", "is required with --lanes and --fund")
+    if gas_key and allowance:
+        raise InvalidInput("--allowance", "a gas key has none: its own balance (--fund) plays that part")
+    gas_keys = GasKeys(lanes, _coins(fund, family.unit)) if gas_key else None
     if receiver is None and (method or allowance):
         raise InvalidInput("--receiver", "is required with --method and --allowance")
     if allowance is not None and not (allowance.isascii() and allowance.isdigit()):
@@ -63,11 +80,14 @@ def provision(
     network, signing = settings.networks[chosen.network], chosen.model_copy(update={"keys": (signer,)})
     [(lane, key), *_] = settings.family(chosen.network).load_keys(KEY_SOURCES, chosen.network, network, signing)
     # First the file, then the chain: a key that was added is never one that nobody holds.
-    names = _ensure(vault_file, chosen.account, count)
+    names = _ensure(vault_file, chosen.account, count or 1)
     typer.echo(f"{vault_file} holds {len(names)} keys of {chosen.account}")
     limits = None if receiver is None else (receiver, tuple(method or ()), int(allowance) if allowance else None)
-    asyncio.run(_provision(settings, lane, Held(pool, signing, key), names, limits))
-    typer.echo(f'all {len(names)} are on the chain; use them with keys = ["vault:{vault_file}"] in [pools.{pool}]')
+    asyncio.run(_provision(settings, lane, Held(pool, signing, key), names, limits, gas_keys))
+    entry = f'"vault:{vault_file}"'
+    if gas_key:
+        entry = f"{{ source = {entry}, gas_key = true, lanes = {lanes} }}"
+    typer.echo(f"all {len(names)} are on the chain; use them with keys = [{entry}] in [pools.{pool}]")
 
 
 async def _list(settings: Settings) -> int:
@@ -100,12 +120,29 @@ async def _show(chain: Chain, pool: str, lane: str, unit: str) -> int:
     return 0
 
 
-async def _provision(settings: Settings, lane: str, held: AnyHeld, names: list[str], limits: CallLimits | None) -> None:
+def _coins(text: str, unit: Unit) -> int:
+    whole, _, part = text.partition(".")
+    if not (text.isascii() and whole.isdigit() and (part or "0").isdigit() and len(part) <= unit.decimals):
+        raise InvalidInput("--fund", f"must be a number of {unit.coin or unit.smallest}, for example 1 or 0.5")
+    return int(whole + part.ljust(unit.decimals, "0"))
+
+
+async def _provision(
+    settings: Settings,
+    lane: str,
+    held: AnyHeld,
+    names: list[str],
+    limits: CallLimits | None,
+    gas_keys: GasKeys | None,
+) -> None:
     family = settings.family(held.pool.network)
     assert family.add_keys is not None
     chain = family.open_chain(held.pool.network, settings.networks[held.pool.network], {lane: held})
     try:
-        await family.add_keys(chain, lane, names, limits, typer.echo)
+        if gas_keys is not None and family.add_gas_keys is not None:
+            await family.add_gas_keys(chain, lane, names, gas_keys, limits, typer.echo)
+        else:
+            await family.add_keys(chain, lane, names, limits, typer.echo)
     finally:
         await chain.close()
 

@@ -42,6 +42,15 @@ CallLimits = tuple[str, tuple[str, ...], int | None]
 """What a key may call: the receiver, its methods (none: all of them), and what it may spend on fees."""
 
 
+@dataclass(frozen=True, slots=True)
+class GasKeys:
+    """Keys with many nonce sequences and a balance of their own for gas."""
+
+    lanes: int
+    fund: int = 0
+    """What the balance is filled up to, in the chain's smallest unit."""
+
+
 class OpenReader(Reader, Protocol):
     async def close(self) -> None: ...
 
@@ -131,6 +140,11 @@ class ChainFamily(Generic[N, P]):
         Callable[[Chain, str, Sequence[str], CallLimits | None, Callable[[str], None]], Awaitable[object]] | None
     ) = None
     """`keys provision`: put public keys on the account of a lane, signed by its key."""
+    add_gas_keys: (
+        Callable[[Chain, str, Sequence[str], GasKeys, CallLimits | None, Callable[[str], None]], Awaitable[object]]
+        | None
+    ) = None
+    """The same with keys of many lanes, on chains that have such."""
     devnet: str | None = None
     """`devnet NAME`: the command that runs the chain on this machine, as `module:function`."""
 

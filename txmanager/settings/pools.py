@@ -67,7 +67,7 @@ class WebhookSettings(Part):
             yield InvalidSettings(f"{where}.url", "must begin with https:// or http://")
 
 
-def _key_source(value: str) -> str:
+def key_source(value: str) -> str:
     if not value.startswith(KEY_SOURCES):
         raise ValueError("a key source starts with 'file:', 'env:', 'vault:' or 'mnemonic:', never the key itself")
     return value
@@ -77,7 +77,7 @@ class PoolSettings(Part):
     network: str
     account: str | None = None
     """Whose keys they are, on chains where keys have an account."""
-    keys: tuple[Annotated[str, AfterValidator(_key_source)], ...] = ()
+    keys: tuple[Annotated[str, AfterValidator(key_source)], ...] = ()
     window: int = Field(default=16, ge=1, le=10_000)
     max_inflight: int = Field(default=128, ge=1, le=100_000)
     queue_limit: int = Field(default=1_000_000, ge=1)

@@ -36,6 +36,8 @@ def key_variables(sources: Iterable[str]) -> set[str]:
     found = {PASSPHRASE_VARIABLE}
     for source in sources:
         kind, _, rest = source.partition(":")
+        if kind == "gas-key":  # followed by its lanes and the source itself
+            kind, _, rest = rest.partition(":")[2].partition(":")
         if kind == "env":
             found.add(rest)
         elif kind == "mnemonic":

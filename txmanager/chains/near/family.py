@@ -15,11 +15,11 @@ from txmanager.chains.near.limits import most_over_http
 from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, NearPolicy, other_chain
 from txmanager.chains.near.provision import provision
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules, read
-from txmanager.chains.near.settings import NearNetworkSettings, NearPolicySettings, NearPoolSettings
+from txmanager.chains.near.settings import NearNetworkSettings, NearPolicySettings, NearPoolSettings, lanes_of
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.findings import Finding
-from txmanager.settings.family import CallLimits, ChainFamily, Held, NodeProbe, ReadPayload, Unit
+from txmanager.settings.family import CallLimits, ChainFamily, GasKeys, Held, NodeProbe, ReadPayload, Unit
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import Asked, Curve, KeySources
 
@@ -31,9 +31,14 @@ def lanes(name: str, network: NearNetworkSettings) -> str:
 def load_keys(
     sources: KeySources, name: str, network: NearNetworkSettings, pool: NearPoolSettings
 ) -> Iterator[tuple[str, Signer]]:
-    for source in pool.keys:
+    for entry in pool.keys:
+        indexes, source = lanes_of(entry)
         for found in sources.load(source, Asked(Curve.ED25519, pool.account)):
-            yield f"near:{name}:{found.account}:{found.signer.public_key}", found.signer
+            lane = f"near:{name}:{found.account}:{found.signer.public_key}"
+            if indexes is None:
+                yield lane, found.signer
+            for index in range(indexes or 0):
+                yield f"{lane}:{index}", found.signer
 
 
 def open_chain(name: str, network: NearNetworkSettings, held: Mapping[str, Held[NearPoolSettings]]) -> NearChain:
@@ -115,6 +120,19 @@ def add_keys(
     return provision(chain, lane, public_keys, permission, report=report)
 
 
+def add_gas_keys(
+    chain: Chain,
+    lane: str,
+    public_keys: Sequence[str],
+    gas_key: GasKeys,
+    limits: CallLimits | None,
+    report: Callable[[str], None],
+) -> Awaitable[object]:
+    assert isinstance(chain, NearChain)
+    permission = CallPermission(*limits) if limits is not None else None
+    return provision(chain, lane, public_keys, permission, gas_keys=gas_key, report=report)
+
+
 FAMILY = ChainFamily(
     name="near",
     title="NEAR",
@@ -130,5 +148,6 @@ FAMILY = ChainFamily(
     policy=lane_policy,
     probe=NodeProbe("status", "status", describe),
     add_keys=add_keys,
+    add_gas_keys=add_gas_keys,
     devnet="txmanager.devnet.command:near",
 )

@@ -19,8 +19,9 @@ from txmanager.core.chain import Impossible
 from txmanager.core.errors import NotAllowed, Unavailable
 from txmanager.core.models import Json, Outcome, Purpose, new_intent
 from txmanager.core.states import Status
+from txmanager.settings.family import GasKeys
 
-_ADDING_KEYS = NearPolicy(own_account=frozenset({"add_key"}))
+_ADDING_KEYS = NearPolicy(own_account=frozenset({"add_key", "transfer_to_gas_key"}))
 _POLL_S = 0.5
 _PATIENCE_S = 60.0
 _LOOKS = 10
@@ -32,6 +33,7 @@ async def provision(
     public_keys: Sequence[str],
     permission: CallPermission | None = None,
     *,
+    gas_keys: GasKeys | None = None,
     per_transaction: int = 20,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[str]:
@@ -42,12 +44,13 @@ async def provision(
     added: list[str] = []
     for _ in range(_LOOKS):
         there = await chain.keys(account_id)
-        _check(account_id, public_keys, there, permission)
+        _check(account_id, public_keys, there, permission, gas_keys)
         missing = [key for key in public_keys if PublicKey.parse(key).handle not in there]
         wanted = len(added) + len(missing)
         while missing:
             batch, missing = missing[:per_transaction], missing[per_transaction:]
-            outcome = await _add(chain, lane, account_id, batch, permission)
+            actions = [_action(key, permission, gas_keys) for key in batch]
+            outcome = await _run(chain, lane, account_id, actions)
             if outcome.status is Status.DONE:
                 added.extend(batch)
                 report(f"added {len(added)} of {wanted} keys ({outcome.tx_hash})")
@@ -56,6 +59,8 @@ async def provision(
             else:
                 raise NotAllowed(f"adding keys to {account_id} failed: {(outcome.error or {}).get('message')}")
         else:
+            if gas_keys is not None and gas_keys.fund:
+                await _fund(chain, lane, account_id, public_keys, gas_keys, report)
             return added
     raise Unavailable(f"somebody else adds keys to {account_id} at the same time; run it again")
 
@@ -65,14 +70,26 @@ def _check(
     public_keys: Sequence[str],
     there: Mapping[str, Mapping[str, Any]],
     permission: CallPermission | None,
+    gas_keys: GasKeys | None,
 ) -> None:
     for key in public_keys:
         listed = there.get(PublicKey.parse(key).handle)
-        if listed is not None and not _same(listed.get("permission"), permission):
+        if listed is not None and not _same(listed.get("permission"), permission, gas_keys):
             raise NotAllowed(f"{key} is on {account_id} with another permission; delete it, or ask for that permission")
 
 
-def _same(told: Any, wanted: CallPermission | None) -> bool:
+def _gas_key(told: Any) -> Mapping[str, Any] | None:
+    """The body of a gas key's permission; None of every other one."""
+    body = (told.get("GasKeyFullAccess") or told.get("GasKeyFunctionCall")) if isinstance(told, Mapping) else None
+    return body if isinstance(body, Mapping) else None
+
+
+def _same(told: Any, wanted: CallPermission | None, gas_keys: GasKeys | None) -> bool:
+    if gas_keys is not None:
+        body = _gas_key(told)
+        if body is None or body.get("num_nonces") != gas_keys.lanes:
+            return False
+        told = "FullAccess" if "GasKeyFullAccess" in told else {"FunctionCall": body}
     if wanted is None:
         return bool(told == "FullAccess")
     call = told.get("FunctionCall") if isinstance(told, Mapping) else None
@@ -84,19 +101,42 @@ def _same(told: Any, wanted: CallPermission | None) -> bool:
     )
 
 
-def _action(key: str, permission: CallPermission | None) -> dict[str, Json]:
+def _action(key: str, permission: CallPermission | None, gas_keys: GasKeys | None) -> dict[str, Json]:
+    action: dict[str, Json] = {"type": "add_key", "public_key": key}
+    if gas_keys is not None:
+        action["num_nonces"] = gas_keys.lanes
     if permission is None:
-        return {"type": "add_key", "public_key": key}
+        return action
     told: dict[str, Json] = {"receiver_id": permission.receiver_id, "method_names": list(permission.method_names)}
     if permission.allowance is not None:
         told["allowance"] = str(permission.allowance)
-    return {"type": "add_key", "public_key": key, "permission": told}
+    return {**action, "permission": told}
 
 
-async def _add(
-    chain: NearChain, lane: str, account_id: str, keys: Sequence[str], permission: CallPermission | None
-) -> Outcome:
-    payload = {"receiver_id": account_id, "actions": [_action(key, permission) for key in keys]}
+async def _fund(
+    chain: NearChain,
+    lane: str,
+    account_id: str,
+    public_keys: Sequence[str],
+    gas_keys: GasKeys,
+    report: Callable[[str], None],
+) -> None:
+    """Fill up what the keys have for gas. A run that was cut off left a balance on the chain, and is taken up there."""
+    there = await chain.keys(account_id)
+    for key in public_keys:
+        body = _gas_key(there.get(PublicKey.parse(key).handle, {}).get("permission")) or {}
+        missing = gas_keys.fund - int(body.get("balance", 0))
+        if missing <= 0:
+            continue
+        action: dict[str, Json] = {"type": "transfer_to_gas_key", "public_key": key, "amount": str(missing)}
+        outcome = await _run(chain, lane, account_id, [action])
+        if outcome.status is not Status.DONE:
+            raise NotAllowed(f"funding {key} failed: {(outcome.error or {}).get('message')}")
+        report(f"gave {missing} yoctoNEAR to {key} ({outcome.tx_hash})")
+
+
+async def _run(chain: NearChain, lane: str, account_id: str, actions: Sequence[Mapping[str, Json]]) -> Outcome:
+    payload: dict[str, Json] = {"receiver_id": account_id, "actions": list(actions)}
     intent = new_intent(key="provision", pool="provision", kind="near.transaction", payload=payload)
     ready = await chain.prepare_own(lane, intent, _ADDING_KEYS)
     if isinstance(ready, Impossible):

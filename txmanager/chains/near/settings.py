@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.settings.parts import Money, Names, Part
-from txmanager.settings.pools import NetworkSettings, PolicySettings, PoolSettings
+from txmanager.settings.pools import NetworkSettings, PolicySettings, PoolSettings, key_source
 
 Finality = Literal["FINAL", "EXECUTED", "EXECUTED_OPTIMISTIC"]
 OwnAccountEffect = Literal[
@@ -75,7 +75,43 @@ class NearPolicySettings(PolicySettings):
                 )
 
 
+GAS_KEY = "gas-key:"
+
+
+class GasKeySettings(Part):
+    """A gas key: one key whose nonce sequences are lanes of their own, with a balance of its own for gas."""
+
+    source: str
+    gas_key: Literal[True]
+    lanes: int = Field(default=1, ge=1, le=1_024)
+
+
+def _source(value: object) -> object:
+    """`{ source = "vault:keys", gas_key = true, lanes = 64 }` is kept as `gas-key:64:vault:keys`."""
+    if isinstance(value, dict):
+        told = GasKeySettings.model_validate(value)
+        return f"{GAS_KEY}{told.lanes}:{told.source}"
+    return value
+
+
+def _near_source(value: str) -> str:
+    lanes, source = lanes_of(value)
+    if lanes is not None and not 1 <= lanes <= 1_024:
+        raise ValueError("a gas key has 1 to 1024 lanes")
+    key_source(source)
+    return value
+
+
+def lanes_of(source: str) -> tuple[int | None, str]:
+    """How many lanes each key of a source has as a gas key, None for plain keys; and the source itself."""
+    if not source.startswith(GAS_KEY):
+        return None, source
+    count, _, rest = source.removeprefix(GAS_KEY).partition(":")
+    return (int(count) if count.isascii() and count.isdigit() and len(count) < 6 else 0), rest
+
+
 class NearPoolSettings(PoolSettings):
+    keys: tuple[Annotated[str, BeforeValidator(_source), AfterValidator(_near_source)], ...] = ()
     policy: NearPolicySettings = NearPolicySettings()
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
