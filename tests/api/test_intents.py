@@ -224,6 +224,22 @@ def test_lanes_are_listed_read_and_steered(stage: Stage):
     assert (refused.status_code, refused.json()["code"]) == (409, "not_allowed"), "an active lane is drained first"
 
 
+def test_a_rebaseline_resumes_or_stays_paused_as_it_is_asked(stage: Stage):
+    [lane, *_] = stage.get("/v1/lanes").json()["lanes"]
+    path = f"/v1/lanes/{quote(lane['lane'], safe='')}"
+
+    def stands() -> tuple[str, str]:
+        found = stage.get(path).json()
+        return found["state"], found["reason"]
+
+    assert stage.post(f"{path}/rebaseline", {"paused": "yes"}, by="ops").status_code == 422
+    assert stage.post(f"{path}/rebaseline", {"paused": True}, by="ops").status_code == 200
+    until_sync(lambda: stands()[1].startswith("rebaselined"), 30, what="the owner rebaselined the lane")
+    assert stands()[0] == "paused"
+    assert stage.client.post(f"{path}/rebaseline", headers=bearer("ops")).status_code == 200
+    until_sync(lambda: stands()[0] == "active", 30, what="the lane works again")
+
+
 # -- delegates
 
 

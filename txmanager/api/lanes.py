@@ -21,6 +21,13 @@ class PauseRequest(BaseModel):
     reason: str = Field(default="", max_length=200)
 
 
+class RebaselineRequest(BaseModel):
+    """Whether the lane stays paused afterwards: time to cancel what is queued although it was paid."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    paused: bool = False
+
+
 class LaneList(View):
     lanes: list[LaneView]
 
@@ -66,7 +73,8 @@ class Lanes:
         return await self._moved(self._manager.close_lane((await self.find(call)).id))
 
     async def rebaseline(self, call: Call) -> Reply:
-        return await self._moved(self._manager.rebaseline((await self.find(call)).id))
+        paused = call.read(RebaselineRequest).get("paused", False) if call.body else False
+        return await self._moved(self._manager.rebaseline((await self.find(call)).id, paused=paused))
 
     async def _moved(self, moving: Awaitable[Lane]) -> Reply:
         return json_reply(lane_json(await self._intents.within(moving)))

@@ -13,7 +13,7 @@ from txmanager.api.audit import AuditList, Auditor
 from txmanager.api.health import Alive, Health, Readiness
 from txmanager.api.intents import Intents, ResolveRequest
 from txmanager.api.kind_schemas import ANY_INTENT, REF, payload_name, request_name
-from txmanager.api.lanes import Deleted, LaneList, Lanes, PauseRequest
+from txmanager.api.lanes import Deleted, LaneList, Lanes, PauseRequest, RebaselineRequest
 from txmanager.api.letters import DeadList, Letters, LetterView
 from txmanager.api.nonce_shapes import (
     FeeRequest,
@@ -207,7 +207,7 @@ def _lanes(lanes: Lanes, reservations: ReservationRoutes) -> list[Operation]:
         "resume": (lanes.resume, "Work again", None),
         "drain": (lanes.drain, "Route nothing new here, finish what is there", None),
         "close": (lanes.close, "Close an empty lane for ever", None),
-        "rebaseline": (lanes.rebaseline, "Vouch for the chain's nonce, then work again from there", None),
+        "rebaseline": (lanes.rebaseline, "Vouch for the chain's nonce, then work again from there", RebaselineRequest),
     }
     return [
         row(

@@ -1067,6 +1067,11 @@ export interface components {
                 [key: string]: components["schemas"]["Check"];
             };
         };
+        /** @description Whether the lane stays paused afterwards: time to cancel what is queued although it was paid. */
+        RebaselineRequest: {
+            /** @default false */
+            paused?: boolean;
+        };
         /** @description Everything there is to know of an intent. */
         RecordView: {
             idempotency_key: string;
