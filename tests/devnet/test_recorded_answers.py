@@ -11,7 +11,9 @@ from typing import Any
 
 import base58
 import httpx
+import near_jsonrpc_models as models
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from tests.devnet.recorded import ANY_KEY, Case, cases, differences, with_our_keys
 from tests.devnet.resign import Chain, our_public_key, resigned
@@ -151,8 +153,8 @@ def _expected(case: Case) -> Any:
     return answer
 
 
-async def differing() -> dict[str, list[str]]:
-    """Every case that is answered otherwise, with what differs."""
+async def asked() -> list[tuple[Case, int, Any]]:
+    """Every case, with the HTTP status and the answer of the devnet."""
     key = our_public_key(FOUNDERS_KEY)
     many = tuple(key_pair(0, MANY_KEYS, index) for index in range(130))
     accounts = [GenesisAccount(FOUNDER, (KeyPair(key, ""),), balance=10**33), GenesisAccount(MANY_KEYS, many)]
@@ -162,7 +164,7 @@ async def differing() -> dict[str, list[str]]:
     now = [0.0]
     server = Server(network, timeout_ms=400, clock=lambda: now[0])
     await server.start()
-    found: dict[str, list[str]] = {}
+    found: list[tuple[Case, int, Any]] = []
     try:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             asker = Asker(network, now, http)
@@ -170,11 +172,7 @@ async def differing() -> dict[str, list[str]]:
                 if case.name in NOT_ASKED:
                     continue
                 status, answer = await _while_blocks_come(asker.ask(case), network, now, _waits(case))
-                lines = [] if status == case.http else [f"HTTP {case.http} became {status}"]
-                lines += differences(_expected(case), answer)
-                field, _ = EXCEPT.get(case.name, (None, ""))
-                if lines := [line for line in lines if line.partition(":")[0] != field]:
-                    found[case.name] = lines
+                found.append((case, status, answer))
     finally:
         await server.stop()
     return found
@@ -182,4 +180,53 @@ async def differing() -> dict[str, list[str]]:
 
 @pytest.mark.asyncio
 async def test_every_recorded_question_gets_the_recorded_answer():
-    assert await differing() == {}
+    found: dict[str, list[str]] = {}
+    for case, status, answer in await asked():
+        lines = [] if status == case.http else [f"HTTP {case.http} became {status}"]
+        lines += differences(_expected(case), answer)
+        field, _ = EXCEPT.get(case.name, (None, ""))
+        if lines := [line for line in lines if line.partition(":")[0] != field]:
+            found[case.name] = lines
+    assert found == {}
+
+
+_OF_TRANSACTIONS = models.JsonRpcResponseForRpcTransactionResponseAndRpcTransactionError
+MODELS: dict[str, type[BaseModel]] = {
+    "send_tx": _OF_TRANSACTIONS,
+    "tx": _OF_TRANSACTIONS,
+    "broadcast_tx_commit": _OF_TRANSACTIONS,
+    "EXPERIMENTAL_tx_status": _OF_TRANSACTIONS,
+    "broadcast_tx_async": models.JsonRpcResponseForCryptoHashAndRpcTransactionError,
+    "block": models.JsonRpcResponseForRpcBlockResponseAndRpcBlockError,
+    "chunk": models.JsonRpcResponseForRpcChunkResponseAndRpcChunkError,
+    "gas_price": models.JsonRpcResponseForRpcGasPriceResponseAndRpcGasPriceError,
+    "query": models.JsonRpcResponseForRpcQueryResponseAndRpcQueryError,
+    "status": models.JsonRpcResponseForRpcStatusResponseAndRpcStatusError,
+    "EXPERIMENTAL_protocol_config": models.JsonRpcResponseForRpcProtocolConfigResponseAndRpcProtocolConfigError,
+}
+"""How near-jsonrpc-client reads answers."""
+
+
+def _parses(method: str, answer: Any) -> bool:
+    try:
+        MODELS[method].model_validate(answer)
+    except ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.asyncio
+async def test_near_jsonrpc_client_parses_of_the_devnet_whatever_it_parses_of_the_recording():
+    parsed = rejected = 0
+    worse: list[str] = []
+    for case, _, answer in await asked():
+        method = (case.request or {}).get("method")
+        if method not in MODELS or "jsonrpc" not in case.answer:
+            continue
+        real = _parses(method, case.answer)
+        parsed, rejected = parsed + real, rejected + (not real)
+        if real and not _parses(method, answer):
+            worse.append(case.name)
+    assert worse == []
+    assert parsed > 90
+    assert rejected > 0, "the client has learned the node's newest answers: say so in docs/devnet.md"

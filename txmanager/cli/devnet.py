@@ -1,4 +1,4 @@
-"""`txmanager devnet near`: an offline NEAR network with funded accounts, for people."""
+"""`txmanager devnet`: an offline NEAR network with funded accounts, and what tells it from a real one."""
 
 from __future__ import annotations
 
@@ -70,3 +70,28 @@ def near(
     except (JournalError, OSError) as cause:
         typer.echo(f"devnet: {cause}", err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def compare(
+    rpc: Annotated[str, typer.Option(help="A NEAR node. Nothing is sent to it but questions.")],
+) -> None:
+    """Ask a real node and the devnet the same harmless questions; print what differs (exit code 1)."""
+    from txmanager.devnet.compare import Node, running_devnet
+    from txmanager.devnet.compare import compare as compare_nodes
+
+    asked = differ = 0
+    try:
+        with running_devnet() as ours:
+            for name, lines in compare_nodes(Node(rpc), ours):
+                asked += 1
+                differ += bool(lines)
+                for line in lines:
+                    typer.echo(f"{name}: {line}")
+    except (OSError, ValueError, LookupError) as cause:
+        # The reason of a failed connection names host and port at most, never the URL with its key.
+        typer.echo(f"the node cannot be asked: {getattr(cause, 'reason', cause)}", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{asked} questions, {differ} differ")
+    if differ:
+        raise typer.Exit(1)
