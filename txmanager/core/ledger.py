@@ -34,7 +34,7 @@ from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
 
 SCHEMA = 1
-"""Raised when scripts change what they store; a lane of a newer schema is not leased."""
+"""Raised when a ledger changes what it stores; a lane of a newer schema is not leased."""
 
 APPEND_WITHIN_MS = 60_000
 """An append must follow its claim within this time; a tombstone outlives three of them."""
@@ -332,8 +332,12 @@ class LaneOwner(Protocol):
         ...
 
 
-class Registry(Protocol):
-    """Lanes and workers as everybody sees them, and what happened."""
+class LaneRegistry(Protocol):
+    """Lanes and workers as everybody sees them, and what happened when."""
+
+    async def now_ms(self) -> int:
+        """By the store's clock."""
+        ...
 
     async def register(self, spec: LaneSpec) -> Lane:
         """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
@@ -403,14 +407,12 @@ class Hints(Protocol):
         ...
 
 
-class Ledger(Homes, LaneOwner, Registry, Hints, Numbers, Audits, Quotas, Protocol):
+class Ledger(Homes, LaneOwner, LaneRegistry, Hints, Numbers, Audits, Quotas, Protocol):
     """All parts, which every backend has. A store that is away raises `Unavailable`."""
 
     @property
     def mailbox(self) -> Mailbox:
         """Where webhook delivery keeps its places and dead letters."""
         ...
-
-    async def now_ms(self) -> int: ...
 
     async def close(self) -> None: ...

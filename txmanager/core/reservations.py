@@ -16,7 +16,7 @@ from txmanager.core.models import Fence, IntentId
 
 DEFAULT_TENANT = "default"
 FORGET_AFTER_MS = 600_000
-"""How long a token that is over is remembered, so that a late duplicate is told from a new one. The scripts know it."""
+"""How long a token that is over is remembered, so that a late duplicate is no new one. Every ledger knows it."""
 WAIT_ALIVE_MS = 10_000
 """Whoever waits for a turn asks again within this time, or loses the place in the line."""
 RECLAIMED_AT_ONCE = 1_000

@@ -21,7 +21,7 @@ from functools import lru_cache
 import structlog
 
 from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import LaneRegistry
 from txmanager.core.models import Event, IntentId, Json
 from txmanager.core.positions import Place, place, place_text
 from txmanager.runtime.registry import Lanes, Registry
@@ -222,7 +222,7 @@ class PoolFollower:
 
 
 class EventHub:
-    def __init__(self, ledger: Ledger, poll_s: float = 0.1) -> None:
+    def __init__(self, ledger: LaneRegistry, poll_s: float = 0.1) -> None:
         self.ledger = ledger
         self.poll_s = poll_s
         self.log = structlog.get_logger("events")

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import LaneRegistry
 
 FRESH_S = 2.0
 Lanes = tuple[str, ...]
 
 
 class Registry:
-    def __init__(self, ledger: Ledger, fresh_s: float = FRESH_S) -> None:
+    def __init__(self, ledger: LaneRegistry, fresh_s: float = FRESH_S) -> None:
         self._ledger = ledger
         self._fresh_s = fresh_s
         self._pools: Mapping[str, Lanes] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import structlog
 
 from txmanager.core.errors import Busy, TxManagerError, Unavailable
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import Homes
 from txmanager.core.models import Record
 from txmanager.runtime.metrics import Metrics
 
@@ -19,7 +19,7 @@ _BATCH = 128
 
 
 class Retirer:
-    def __init__(self, ledger: Ledger, metrics: Metrics, delay_s: float = 0.1) -> None:
+    def __init__(self, ledger: Homes, metrics: Metrics, delay_s: float = 0.1) -> None:
         self._ledger = ledger
         self._metrics = metrics
         self._delay_s = delay_s
@@ -54,7 +54,7 @@ class Retirer:
             self._metrics.retired.inc(len(batch))
 
 
-async def retire_each(ledger: Ledger, records: Sequence[Record], metrics: Metrics | None = None) -> int:
+async def retire_each(ledger: Homes, records: Sequence[Record], metrics: Metrics | None = None) -> int:
     """How many are retired now. One that nobody can process stays final where it is, is set aside with its exception,
     and stops none of the others."""
     try:

@@ -20,7 +20,7 @@ import orjson
 import structlog
 
 from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import LaneRegistry
 from txmanager.core.mailbox import DeadLetter, Mailbox
 from txmanager.core.models import Event, Json
 from txmanager.core.positions import START
@@ -68,7 +68,7 @@ def sign(secret: bytes, body: bytes, at_s: int) -> str:
 class Webhooks:
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LaneRegistry,
         mailbox: Mailbox,
         targets: Sequence[Target],
         *,
