@@ -29,7 +29,7 @@ def run(folder: Path, source: str) -> tuple[int, int]:
     """(passed, failed) of a test file that knows nothing but the installed txmanager."""
     (folder / "test_backend.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_backend.py"]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     found = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed)", ended.stdout)}
     assert found, ended.stdout[-2000:] + ended.stderr[-2000:]
     return found.get("passed", 0), found.get("failed", 0)
