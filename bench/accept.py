@@ -19,13 +19,13 @@ import orjson
 import uvloop
 
 from bench.ours import POOL, intent
-from consumers.process import calm_collector
 from txmanager.api import build_app
 from txmanager.api.server import ApiServer
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import LaneSpec
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
+from txmanager.programs.process import calm_collector
 from txmanager.rpc.connection import Connection, connect
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings

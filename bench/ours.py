@@ -27,11 +27,11 @@ from typing import Any
 import structlog
 import uvloop
 
-from consumers.process import calm_collector
 from txmanager.chains.near import NearChain, NearNetwork
 from txmanager.core.decide import Policy
 from txmanager.core.models import Intent, LaneSpec, new_intent
 from txmanager.ledger.redis import RedisLedger
+from txmanager.programs.process import calm_collector
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.producer import Producer, Submitted
 from txmanager.runtime.worker import Service, Timing, Worker

@@ -1,1 +1,1 @@
-"""The programs: each reads its settings, wires its parts and runs until it is told to stop."""
+"""Starts the programs from a clone: `python -m consumers.lanes` is `python -m txmanager.programs.worker`."""

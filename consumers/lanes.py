@@ -1,42 +1,6 @@
-"""The lane worker: signs and submits for every lane it holds a key of. Run as many as you like.
-
-Two or more share the lanes and take over from each other; each key's nonce sequence has one owner at a time.
-`worker.metrics_port` of the configuration, or `TXMANAGER_METRICS_PORT`, serves metrics for Prometheus.
-"""
-
-from __future__ import annotations
-
-import os
 import sys
 
-from consumers.process import on_stop, run, serve_metrics
-from txmanager.runtime.worker import Worker
-from txmanager.settings import Settings, load
-from txmanager.wiring import build_discovery, build_services, open_ledger, open_seals, timing
-
-
-async def serve(settings: Settings, metrics_port: int | None = None) -> None:
-    services, chains = build_services(settings)
-    ledger = await open_ledger(settings)
-    discover = build_discovery(settings, chains)
-    worker = Worker(
-        ledger,
-        services,
-        name=settings.worker.name,
-        timing=timing(settings),
-        discover=discover,
-        seals=open_seals(settings),
-    )
-    serve_metrics(settings.worker.metrics_host, metrics_port or settings.worker.metrics_port, worker.metrics.registry)
-    on_stop(worker.stop)
-    try:
-        await worker.run()
-    finally:
-        for chain in chains:
-            await chain.close()
-        await ledger.close()
-
+from txmanager.programs.worker import main
 
 if __name__ == "__main__":
-    port = os.environ.get("TXMANAGER_METRICS_PORT")
-    sys.exit(run(lambda: serve(load(), int(port) if port else None)))
+    sys.exit(main())

@@ -1,24 +1,6 @@
-"""The sweeper: retires what crashes left, forgets claims that never became intents. One is enough, two are safe."""
-
-from __future__ import annotations
-
 import sys
 
-from consumers.process import on_stop, run
-from txmanager.runtime.sweeper import Sweeper
-from txmanager.settings import Settings, load
-from txmanager.wiring import open_ledger
-
-
-async def serve(settings: Settings) -> None:
-    ledger = await open_ledger(settings)
-    sweeper = Sweeper(ledger)
-    on_stop(sweeper.stop)
-    try:
-        await sweeper.run()
-    finally:
-        await ledger.close()
-
+from txmanager.programs.sweeper import main
 
 if __name__ == "__main__":
-    sys.exit(run(lambda: serve(load())))
+    sys.exit(main())

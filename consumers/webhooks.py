@@ -1,26 +1,6 @@
-"""The webhook deliverer: posts the lanes' events to each pool's targets. One is enough, two stand in for each other."""
-
-from __future__ import annotations
-
 import sys
 
-from consumers.process import on_stop, run
-from txmanager.runtime.webhooks import Webhooks
-from txmanager.settings import Settings, load
-from txmanager.wiring import build_targets, open_ledger
-
-
-async def serve(settings: Settings) -> None:
-    targets, close = build_targets(settings)
-    ledger = await open_ledger(settings)
-    webhooks = Webhooks(ledger, ledger.mailbox, targets)
-    on_stop(webhooks.stop)
-    try:
-        await webhooks.run()
-    finally:
-        close()
-        await ledger.close()
-
+from txmanager.programs.webhooks import main
 
 if __name__ == "__main__":
-    sys.exit(run(lambda: serve(load())))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Dependencies point inward: core <- adapters, runtime <- wiring <- api, cli, client <- consumers.
+"""Dependencies point inward: core <- adapters, runtime <- wiring <- api, cli, client <- programs.
 
 The table below is the architecture. A new package has to be put into it; an import that is not allowed fails with
 the file, the line and the rule.
@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"core"},
     "api": {"core", "settings", "runtime", "wiring"},
     "gateway": {"core", "settings", "runtime", "api"},
+    "programs": {"core", "settings", "runtime", "wiring", "api", "gateway"},
     "devnet": set(),
     "stack": {"core", "settings"},
     "demo": {"core", "settings", "runtime", "wiring", "stack"},
@@ -89,12 +91,12 @@ def violations(source: str, module: str, *, package: bool = False) -> list[str]:
     for line, name in imports(tree, module if package else module.rpartition(".")[0]):
         top = name.split(".")[0]
         other = part_of(name)
-        if top == "consumers" and not module.startswith("consumers"):
+        if top == "consumers":
             found.append(f"line {line}: nothing imports consumers, not even {module}")
+        if module.startswith("consumers") and other not in (None, "programs"):
+            found.append(f"line {line}: consumers only start what is in txmanager.programs")
         if top == "tests":
             found.append(f"line {line}: programs do not import tests")
-        if module.startswith("consumers") and top in ("redis", "hiredis", "valkey"):
-            found.append(f"line {line}: a consumer talks to the ledger, not to {top}")
         if top == "pytest" and part != "testing":
             found.append(f"line {line}: pytest stays inside txmanager.testing")
         if top in ("redis", "hiredis") and part not in (None, "ledger"):
@@ -138,6 +140,82 @@ def modules() -> Iterator[tuple[Path, str]]:
         for path in sorted((ROOT / top).rglob("*.py")):
             names = path.relative_to(ROOT).with_suffix("").parts
             yield path, ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+# What runs a chain on this machine, tells a story on one, or speaks to a service that has its name in its routes.
+NAMES_CHAINS = ["chains", "devnet", "stack", "demo", "client", "gateway", "runtime.gateway", "settings.gateway"]
+NAMES_CHAINS += ["signing"]  # formats of key files
+NAMES_CHAINS += ["cli.devnet", "testing"]  # the command of devnet/, and tests for others
+CHAINS = {point.name for point in entry_points(group="txmanager.chains") if point.value.startswith("txmanager.")}
+
+
+def chain_names(source: str) -> list[str]:
+    """Every identifier, import and text that names a chain. Docstrings and examples are for people and may."""
+    tree = ast.parse(source)
+    prose: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            prose.add(id(node.value))
+        elif isinstance(node, ast.keyword) and node.arg == "examples":
+            prose |= {id(one) for one in ast.walk(node.value)}
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in prose:
+            continue
+        for word in _words(node):
+            parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", word)
+            found += [f"line {getattr(node, 'lineno', 0)}: {word[:60]!r}" for part in parts if part.lower() in CHAINS]
+    return found
+
+
+def _words(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Constant(value=str() as text):
+            return text.split()
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str() as name):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.ImportFrom(module=str() as module, names=names):
+            return [module, *(one.name for one in names)]
+        case ast.Import(names=names):
+            return [one.name for one in names]
+    return []
+
+
+def test_no_chain_is_named_outside_its_package():
+    """A third chain is a package of somebody else: what names one of ours has forgotten it."""
+    exempt = tuple(f"txmanager.{part}" for part in NAMES_CHAINS)
+    found = [
+        f"{path.relative_to(ROOT)} {problem}"
+        for path, module in modules()
+        if not f"{module}.".startswith(tuple(f"{part}." for part in exempt))
+        for problem in chain_names(path.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from txmanager.chains.near import NearChain",
+        "import txmanager.chains.evm",
+        'if network.chain == "evm":\n    pass',
+        'kind = "near.transfer"',
+        'path = "/evm/address/nonce"',
+        "def near_policy(): pass",
+        "x = build(evm_url=1)",
+        "class EvmThing: pass",
+        'raise ValueError("belongs to EVM pools")',
+    ],
+)
+def test_the_rule_sees_every_way_to_name_a_chain(source):
+    assert chain_names(source)
+
+
+def test_the_rule_lets_people_read_about_chains():
+    assert chain_names('"""EVM: a gap blocks."""\nclass A:\n    b: int\n    """NEAR: harmless."""') == []
+    assert chain_names("nearest = linear = 1") == []
 
 
 def test_every_import_points_inward():
@@ -205,7 +283,9 @@ def test_every_part_has_its_place_in_the_table():
         ("txmanager.client.sync", "from txmanager.runtime import lane", "must not import txmanager.runtime"),
         ("txmanager.devnet.chain", "from txmanager.core import models", "must not import txmanager.core"),
         ("txmanager.cli.worker", "from consumers import worker", "nothing imports consumers"),
-        ("consumers.webhooks", "from redis.asyncio import Redis", "a consumer talks to the ledger"),
+        ("txmanager.cli.worker", "from txmanager.programs import worker", "must not import txmanager.programs"),
+        ("txmanager.programs.webhooks", "from redis.asyncio import Redis", "stays inside txmanager.ledger"),
+        ("consumers.webhooks", "from txmanager.runtime import webhooks", "only start what is in txmanager.programs"),
     ],
 )
 def test_the_rules_catch_what_they_forbid(module, source, rule):
@@ -219,7 +299,8 @@ def test_the_rules_catch_what_they_forbid(module, source, rule):
         ("txmanager.ledger.redis.backend", "import asyncio\nimport redis.asyncio\nfrom ...core import models"),
         ("txmanager.chains.near.adapter", "from txmanager.signing import vault\nfrom txmanager.rpc import http"),
         ("txmanager.wiring", "from txmanager.ledger.redis import RedisLedger\nfrom txmanager.signing import sources"),
-        ("consumers.worker", "from txmanager.runtime import lane\nfrom txmanager import settings"),
+        ("txmanager.programs.worker", "from txmanager.runtime import lane\nfrom txmanager import settings"),
+        ("consumers.lanes", "import sys\nfrom txmanager.programs.worker import main"),
     ],
 )
 def test_the_rules_allow_what_the_design_allows(module, source):

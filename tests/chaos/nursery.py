@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from consumers import api
-from consumers.process import configure_logs
 from tests.chaos import detours, victim
+from txmanager.programs import api
+from txmanager.programs.process import configure_logs
 from txmanager.settings import load
 
 _POLL_S = 0.02

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from consumers.process import configure_logs, on_stop
 from tests.chaos import detours
 from tests.chaos.scribe import Journal, ScribeLedger
 from tests.runtime.stage import lane_of, make_chain
@@ -23,6 +22,7 @@ from txmanager.core.decide import Policy
 from txmanager.core.ledger import WriteAhead
 from txmanager.core.models import Attempt, Fence, LaneSpec
 from txmanager.ledger.redis import RedisLedger
+from txmanager.programs.process import configure_logs, on_stop
 from txmanager.runtime.worker import Service, Timing, Worker
 
 POINTS = (

@@ -110,7 +110,7 @@ async def registered(stage: Stage) -> bool:
 def test_a_traceback_in_the_log_shows_no_locals() -> None:
     code = """
 import structlog
-from consumers.process import configure_logs
+from txmanager.programs.process import configure_logs
 configure_logs()
 def fail(password):
     raise RuntimeError("a bug")

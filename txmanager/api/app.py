@@ -119,7 +119,8 @@ def build_app(
         audit=audit,
         health=Health(manager, served, probes or {}, metrics, gate, api.ledger_timeout_s),
     )
-    table = operations(handlers, kinds, api.max_wait_s)
+    numbered = [name for name, family in settings.families().items() if family.numbers is not None]
+    table = operations(handlers, kinds, api.max_wait_s, numbered)
     document = build_document(table, kinds)
     table += _documentation(document)
     # with tokens a page of another site has nothing to send; without them its requests must not count as ours

@@ -12,7 +12,7 @@ MOST_SECONDS = 86_400
 
 NetworkId = Annotated[
     str | int,
-    Field(description="A configured EVM network: its name, or its chain id.", examples=["ethereum", 1]),
+    Field(description="A configured network: its name, or its chain id.", examples=["ethereum", 1]),
 ]
 Address = Annotated[str, Field(pattern="^0x[0-9a-fA-F]{40}$", examples=[_ALICE])]
 Seconds = Annotated[int, Field(ge=1, le=MOST_SECONDS)]

@@ -25,7 +25,7 @@ from txmanager.api.nonce_shapes import (
 )
 from txmanager.api.problems import Forbidden
 from txmanager.core.errors import InvalidInput, NotFound, TxManagerError, Unavailable
-from txmanager.core.given import RAW_KEY, RAW_KIND, Given
+from txmanager.core.given import RAW_KEY, Given
 from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import Json, Record, intent_id
 from txmanager.core.reservations import Cap
@@ -35,7 +35,7 @@ from txmanager.runtime.manager import TxManager
 from txmanager.runtime.nonces import Nonces, Place
 
 _MAX_METADATA = 4096
-_NO_RESERVATION = "is required: POST /evm/address/nonce gives one with the number"
+_NO_RESERVATION = "is required: reserving a number gives one (POST .../address/nonce)"
 
 
 class NonceRoutes:
@@ -114,13 +114,13 @@ class NonceRoutes:
         charge = await self._intents.charge(call, intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant))
         submitted = await self._nonces.send(place, given, token, tenant, metadata, charge)
         counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
-        counter.labels(RAW_KIND).inc()
+        counter.labels(submitted.record.intent.kind).inc()
         return self._sent(place, submitted.record, replayed=submitted.replayed)
 
     @staticmethod
     def _refusal(caller: Caller, place: Place, given: Given) -> TxManagerError | None:
         try:
-            caller.check_kind(RAW_KIND)
+            caller.check_kind(place.desk.chain.raw_kind)
             caller.check_reading(Reading({}, frozenset({given.to or CREATE}), given.value))
         except Forbidden as refusal:
             return refusal
@@ -130,7 +130,7 @@ class NonceRoutes:
         """Bytes that were accepted before need no reservation to be asked about, whatever the rules are now."""
         id = intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant)
         record = await self._nonces.within(self._manager.read(id))
-        if record is None or record.intent.kind != RAW_KIND:
+        if record is None or record.intent.kind != place.desk.chain.raw_kind:
             raise refusal
         return record
 
@@ -165,7 +165,7 @@ class NonceRoutes:
                 envelope["pool"] = pools[0]
             if envelope.get("pool") not in pools:
                 raise InvalidInput("pool", f"must be one of this network's: {', '.join(pools) or 'there is none'}")
-        return await self._intents.submit_to(call, "evm.transaction", payload, envelope, lane)
+        return await self._intents.submit_to(call, desk.chain.signed_kind, payload, envelope, lane)
 
     # -- reading
 
@@ -221,7 +221,7 @@ class NonceRoutes:
 
     @staticmethod
     def _admit(caller: Caller, place: Place) -> None:
-        caller.check_kind(RAW_KIND)
+        caller.check_kind(place.desk.chain.raw_kind)
         caller.check_pool(place.pool.name)
 
 

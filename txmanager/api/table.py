@@ -6,7 +6,7 @@ that offers it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from txmanager.api.audit import AuditList, Auditor
@@ -76,12 +76,15 @@ class Handlers:
     health: Health
 
 
-def operations(handlers: Handlers, kinds: Mapping[str, Kind], max_wait_s: float) -> list[Operation]:
+def operations(
+    handlers: Handlers, kinds: Mapping[str, Kind], max_wait_s: float, numbered: Iterable[str]
+) -> list[Operation]:
+    """`numbered`: the chains that give numbers to callers who sign themselves."""
     return [
         *_submits(handlers.intents, kinds, max_wait_s),
         *_intents(handlers.intents, handlers.streams, max_wait_s),
         *_lanes(handlers.lanes, handlers.reservations),
-        *_nonces(handlers.nonces),
+        *(row for chain in numbered for row in _nonces(handlers.nonces, chain)),
         *_operating(handlers.letters, handlers.audit),
         *_health(handlers.health),
     ]
@@ -241,7 +244,7 @@ def _lanes(lanes: Lanes, reservations: ReservationRoutes) -> list[Operation]:
     ]  # fmt: skip
 
 
-def _nonces(nonces: NonceRoutes) -> list[Operation]:
+def _nonces(nonces: NonceRoutes, chain: str) -> list[Operation]:
     own_key = Parameter("Idempotency-Key", "header", _KEY, "Required.")
     asked = (
         Parameter("networkId", "query", {"type": "string"}, "A network's name or chain id.", required=True),
@@ -252,44 +255,45 @@ def _nonces(nonces: NonceRoutes) -> list[Operation]:
     }  # fmt: skip
     return [
         row(
-            "POST", "/evm/address/nonce", "reserveNonce", "Reserve the next number of an address whose key is yours",
+            "POST", f"/{chain}/address/nonce", "reserveNonce",
+            "Reserve the next number of an address whose key is yours",
             "submit", nonces.reserve, Success("The number is reserved for you.", ReservedView),
             errors=_RESERVE, request=ReserveRequest,
         ),
         row(
-            "POST", "/evm/address/nonce/recycle", "recycleNonce", "Give back a number that was not sent",
+            "POST", f"/{chain}/address/nonce/recycle", "recycleNonce", "Give back a number that was not sent",
             "submit", nonces.recycle, Success("The number can be reserved again.", RecycledView),
             errors=LEDGER | {ReservationOver, NotAllowed, NotFound}, request=RecycleRequest,
         ),
         row(
-            "POST", "/evm/address/nonce/lock", "lockNonce", "Wait for your turn; the number comes with it", "submit",
-            nonces.lock, Success("It is your turn.", LockedView),
+            "POST", f"/{chain}/address/nonce/lock", "lockNonce", "Wait for your turn; the number comes with it",
+            "submit", nonces.lock, Success("It is your turn.", LockedView),
             errors=_RESERVE | {TurnTaken}, request=LockRequest,
         ),
         row(
-            "POST", "/evm/address/nonce/unlock", "unlockNonce", "End a turn, or leave the line",
+            "POST", f"/{chain}/address/nonce/unlock", "unlockNonce", "End a turn, or leave the line",
             "submit", nonces.unlock, Success("Your turn is over.", UnlockedView),
             errors=LEDGER | {ReservationOver, NotFound}, request=UnlockRequest,
         ),
         row(
-            "POST", "/evm/transaction/sendRaw", "sendRaw", "Send bytes that you signed, at a number that you reserved",
-            "submit", nonces.send_raw,
+            "POST", f"/{chain}/transaction/sendRaw", "sendRaw",
+            "Send bytes that you signed, at a number that you reserved", "submit", nonces.send_raw,
             Success("These bytes were accepted before.", SentView, headers=_REPLAYED),
             Success("Durably accepted.", SentView, 202),
             errors=sent, request=SendRawRequest,
         ),
         row(
-            "POST", "/evm/transaction/send", "sendTransaction", "Send a transaction that a lane of ours signs",
+            "POST", f"/{chain}/transaction/send", "sendTransaction", "Send a transaction that a lane of ours signs",
             "submit", nonces.send,
             Success("The key was known.", RecordView, headers=_REPLAYED), Success("Durably accepted.", RecordView, 202),
             errors=_SUBMIT, parameters=(own_key,), request=SendRequest,
         ),
         row(
-            "POST", "/evm/getCurrentFee", "currentFee", "What transactions cost now", "read", nonces.fees,
+            "POST", f"/{chain}/getCurrentFee", "currentFee", "What transactions cost now", "read", nonces.fees,
             Success("The current fees.", FeeView), errors=frozenset({Unavailable}), request=FeeRequest,
         ),
         row(
-            "GET", "/evm/nonce/health", "nonceHealth", "How an address stands", "read", nonces.health,
+            "GET", f"/{chain}/nonce/health", "nonceHealth", "How an address stands", "read", nonces.health,
             Success("Its numbers and transactions.", HealthView), errors=_FIND_LANE, parameters=asked,
         ),
     ]  # fmt: skip

@@ -16,23 +16,23 @@ WRONG_SETUP = 2
 """Wrong configuration, a server that is away or refuses us: starting again changes nothing, somebody has to act."""
 
 _COMMANDS = {
-    "up": "up",
-    "demo": "demo",
-    "api": "programs",
-    "worker": "programs",
-    "sweeper": "programs",
-    "webhooks": "programs",
-    "monitor": "programs",
-    "gateway": "programs",
-    "submit": "intents",
-    "show": "intents",
-    "cancel": "intents",
-    "resolve": "intents",
-    "reseal": "intents",
-    "audit": "audit",
-    "watch": "watch",
-    "doctor": "doctor",
-    "bench": "bench",
+    "up": "stack.command",
+    "demo": "demo.command",
+    "api": "cli.programs",
+    "worker": "cli.programs",
+    "sweeper": "cli.programs",
+    "webhooks": "cli.programs",
+    "monitor": "cli.programs",
+    "gateway": "cli.programs",
+    "submit": "cli.intents",
+    "show": "cli.intents",
+    "cancel": "cli.intents",
+    "resolve": "cli.intents",
+    "reseal": "cli.intents",
+    "audit": "cli.audit",
+    "watch": "cli.watch",
+    "doctor": "cli.doctor",
+    "bench": "cli.bench",
 }
 """Each command and the module that has it, in the order of `--help`."""
 _GROUPS = ("lanes", "mempool", "keys", "tokens", "config", "devnet")
@@ -63,7 +63,7 @@ def _options(
 
 def _mount() -> None:
     for name, module in _COMMANDS.items():
-        app.command(name)(getattr(importlib.import_module(f"{__name__}.{module}"), name))
+        app.command(name)(getattr(importlib.import_module(f"txmanager.{module}"), name))
     for name in _GROUPS:
         # A group whose parts are not installed is left out; one that fails to import is not.
         if importlib.util.find_spec(f"{__name__}.{name}"):

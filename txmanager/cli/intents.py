@@ -27,7 +27,7 @@ TOKEN_VARIABLE = "TXMANAGER_TOKEN"
 
 
 def submit(
-    kind: Annotated[str, typer.Argument(help="For example near.create_account.")],
+    kind: Annotated[str, typer.Argument(help="What is asked for: the chain and the kind, CHAIN.KIND.")],
     payload: Annotated[str, typer.Argument(help="JSON, @FILE, or - for stdin.")],
     key: Annotated[str | None, typer.Option(help="The idempotency key; some kinds derive one.")] = None,
     pool: Annotated[str | None, typer.Option(help="The pool; needed when there are several.")] = None,

@@ -2,53 +2,49 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 from txmanager.cli.options import ConfigFile
-from txmanager.core.errors import Misconfigured
 from txmanager.settings import CONFIG_VARIABLE, load
 
 
 def api(config: ConfigFile = None) -> None:
     """Serve the HTTP API. Holds no private key; run as many as you like."""
-    _become("consumers.api", config)
+    _become("api", config)
 
 
 def worker(config: ConfigFile = None) -> None:
     """Sign and submit for every lane whose key this process has. Run two or more."""
-    _become("consumers.lanes", config)
+    _become("worker", config)
 
 
 def sweeper(config: ConfigFile = None) -> None:
     """Retire what crashes left and forget claims that never became intents. One is enough, two are safe."""
-    _become("consumers.sweeper", config)
+    _become("sweeper", config)
 
 
 def webhooks(config: ConfigFile = None) -> None:
     """Deliver events to the configured URLs. Two or more share the work."""
-    _become("consumers.webhooks", config)
+    _become("webhooks", config)
 
 
 def monitor(config: ConfigFile = None) -> None:
-    """Compare every EVM lane with its chain and raise alerts. Holds no key; one is enough, two are safe."""
-    _become("consumers.monitor", config)
+    """Compare lanes with their chain and raise alerts. Holds no key; one is enough, two are safe."""
+    _become("monitor", config)
 
 
 def gateway(config: ConfigFile = None) -> None:
     """Serve JSON-RPC to wallets, with a mempool in front of the node. Holds no key; run as many as you like."""
-    _become("consumers.gateway", config)
+    _become("gateway", config)
 
 
 def _become(program: str, config: Path | None) -> NoReturn:
     """The same process: its signals, its exit code and its output are the program's."""
     load(config)
-    if importlib.util.find_spec(program) is None:
-        raise Misconfigured(f"the program {program} is not installed; install txmanager with its consumers")
     if config is not None:
         os.environ[CONFIG_VARIABLE] = str(config)
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", program])
+    os.execv(sys.executable, [sys.executable, "-m", f"txmanager.programs.{program}"])

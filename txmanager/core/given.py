@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-RAW_KIND = "evm.raw"
-"""The kind of intent that carries them: never signed, replaced or killed here."""
 RAW_KEY = "raw:"
 """Followed by the hash: the idempotency key of such an intent."""
 
@@ -40,6 +38,11 @@ class Quote:
 
 class Counter(Protocol):
     """A chain as the nonce service sees it. Holds no key."""
+
+    raw_kind: str
+    """The kind of intent that carries bytes which its caller signed: never signed, replaced or killed here."""
+    signed_kind: str
+    """The kind of intent that a lane of ours signs."""
 
     @property
     def chain_id(self) -> int: ...

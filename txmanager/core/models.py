@@ -52,7 +52,7 @@ def check_name(field_name: str, name: str) -> str:
 
 def check_lane(lane: str) -> str:
     if not isinstance(lane, str) or len(lane) > 255 or not _LANE.match(lane):
-        raise InvalidInput("lane", "must look like near:testnet:relayer.testnet:ed25519:... or evm:1:0x...")
+        raise InvalidInput("lane", "must look like CHAIN:NETWORK:KEY; see GET /v1/lanes")
     return lane
 
 
@@ -146,7 +146,7 @@ class Purpose(StrEnum):
     REPLACE = "replace"
     """EVM: same nonce, better fee; any of the nonce's hashes may land."""
 
-    KEYLESS = "given"
+    GIVEN = "given"
     """EVM: bytes that the caller signed, at a number it had reserved; the only purpose on a keyless lane."""
 
     NOOP = "noop"

@@ -195,4 +195,4 @@ class Gaps:
 
 def _intent(pool: str, attempt: Attempt) -> Intent:
     """What a look-up wants to know of a transaction that nobody asked for."""
-    return Intent(IntentId(pool, f"fill:{attempt.nonce}"), "evm.fill", {}, "", "")
+    return Intent(IntentId(pool, f"fill:{attempt.nonce}"), "fill", {}, "", "")

@@ -30,7 +30,7 @@ from txmanager.core.errors import (
     Unavailable,
     Unconfirmed,
 )
-from txmanager.core.given import RAW_KEY, RAW_KIND, Counter, Given
+from txmanager.core.given import RAW_KEY, Counter, Given
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import IntentId, Json, LaneSpec, new_intent
 from txmanager.core.quotas import Charge
@@ -111,7 +111,7 @@ class Nonces:
     def desk(self, network: object) -> Desk:
         desk = self._desks.get(str(network)) if isinstance(network, str | int) else None
         if desk is None:
-            known = ", ".join(self._names) or "none that is EVM"
+            known = ", ".join(self._names) or "none"
             raise InvalidInput("networkId", f"must be a network's name or its chain id; there are: {known}")
         return desk
 
@@ -280,7 +280,7 @@ class Nonces:
         intent = new_intent(
             key=f"{RAW_KEY}{given.hash}",
             pool=place.pool.name,
-            kind=RAW_KIND,
+            kind=place.desk.chain.raw_kind,
             payload={"raw": "0x" + given.raw.hex()},
             tenant=tenant,
             metadata=metadata,

@@ -145,8 +145,6 @@ class ChainFamily(Generic[N, P]):
         | None
     ) = None
     """The same with keys of many lanes, on chains that have such."""
-    devnet: str | None = None
-    """`devnet NAME`: the command that runs the chain on this machine, as `module:function`."""
 
     @property
     def all_kinds(self) -> list[str]:

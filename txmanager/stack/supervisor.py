@@ -67,7 +67,6 @@ class Stack:
         self.account = ""
         self.near_url = ""
         self.evm_url = ""
-        self.gateway_url = ""
         self.config = self.folder.config
         self.url = f"http://127.0.0.1:{options.port}"
 
@@ -105,17 +104,15 @@ class Stack:
 
         for n in range(1, self.options.workers + 1):
             name = f"worker-{n}"
-            await self._program(name, "consumers.lanes", for_program("worker") | {"TXMANAGER__WORKER__NAME": name})
-        await self._program("api", "consumers.api", for_program("api"))
+            await self._program(name, "worker", for_program("worker") | {"TXMANAGER__WORKER__NAME": name})
+        await self._program("api", "api", for_program("api"))
         await self._until_ready()
         # Nobody waits for these, and their start would slow the others' down.
-        await self._program("sweeper", "consumers.sweeper", for_program("sweeper"))
+        await self._program("sweeper", "sweeper", for_program("sweeper"))
         if any(pool.webhooks for pool in settings.pools.values()):
-            await self._program("webhooks", "consumers.webhooks", for_program("webhooks"))
+            await self._program("webhooks", "webhooks", for_program("webhooks"))
         if any(network.chain == "evm" for network in settings.networks.values()):
-            await self._program("monitor", "consumers.monitor", for_program("monitor"))
-        if settings.gateway is not None:
-            await self._program("gateway", "consumers.gateway", for_program("gateway"))
+            await self._program("monitor", "monitor", for_program("monitor"))
 
     def _adopt(self, api: ApiSettings) -> None:
         """Where a configuration of the user's own puts the API."""
@@ -192,12 +189,10 @@ class Stack:
         await self._until(lambda: anvil_answers(port), child)
         self.evm_url = f"http://127.0.0.1:{port}"
         self._say(f"anvil at {self.evm_url}, {keys} addresses in the pool evm")
-        gateway_port = free_port()
-        self.gateway_url = f"http://127.0.0.1:{gateway_port}"
-        return anvil_config(port, keys, gateway_port)
+        return anvil_config(port, keys)
 
-    async def _program(self, name: str, module: str, environment: Mapping[str, str]) -> None:
-        await self._child(name, [sys.executable, "-m", module], environment).start()
+    async def _program(self, name: str, program: Program, environment: Mapping[str, str]) -> None:
+        await self._child(name, [sys.executable, "-m", f"txmanager.programs.{program}"], environment).start()
 
     def _child(self, name: str, argv: list[str], environment: Mapping[str, str] | None = None) -> Child:
         environment = self._without_secrets() if environment is None else environment

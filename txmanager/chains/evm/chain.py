@@ -19,7 +19,7 @@ from txmanager.chains.evm.fees import FeeOracle, bump, capped, number, price_for
 from txmanager.chains.evm.given import given_attempt, prepare_given
 from txmanager.chains.evm.intents import KINDS
 from txmanager.chains.evm.jumps import enough
-from txmanager.chains.evm.names import LaneId
+from txmanager.chains.evm.names import RAW_KIND, LaneId
 from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
 from txmanager.chains.evm.raw import read_own
@@ -52,7 +52,7 @@ from txmanager.core.chain import (
 )
 from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs, Unavailable
 from txmanager.core.funds import Cost, Funds, Purse
-from txmanager.core.given import RAW_KIND, Quote
+from txmanager.core.given import Quote
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure
@@ -163,7 +163,7 @@ class EvmChain:
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
     ) -> list[Attempt]:
-        if purpose is Purpose.KEYLESS:
+        if purpose is Purpose.GIVEN:
             return [given_attempt(ready, now) for ready in prepared]
         base_fee, market = await self._fees.read()
         jobs = []

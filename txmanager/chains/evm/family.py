@@ -11,7 +11,7 @@ from txmanager.chains.endpoints import endpoints
 from txmanager.chains.evm.chain import EvmChain
 from txmanager.chains.evm.given import EvmCounter
 from txmanager.chains.evm.intents import KINDS, PATHS
-from txmanager.chains.evm.names import LaneId
+from txmanager.chains.evm.names import RAW_KIND, LaneId
 from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read
@@ -22,7 +22,6 @@ from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.findings import Finding
-from txmanager.core.given import RAW_KIND
 from txmanager.core.models import Json
 from txmanager.settings.family import ChainFamily, Held, NodeProbe, Numbers, ReadPayload, Unit, Watching
 from txmanager.settings.gateway import GatewaySettings

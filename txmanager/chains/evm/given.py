@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from txmanager.chains.evm.names import LaneId, check_address
+from txmanager.chains.evm.names import RAW_KIND, LaneId, check_address
 from txmanager.chains.evm.raw import FIELD, read_given
 from txmanager.core.chain import Impossible, Prepared
 from txmanager.core.errors import InvalidInput
-from txmanager.core.given import RAW_KIND, Given, Quote
+from txmanager.core.given import Given, Quote
 from txmanager.core.models import Attempt, Intent, Purpose, failure
 
 if TYPE_CHECKING:
@@ -46,10 +46,13 @@ def given_attempt(prepared: Prepared, now: int) -> Attempt:
         "max_fee_per_gas": str(given.max_fee),
         "max_priority_fee_per_gas": str(given.tip),
     }
-    return Attempt(given.nonce, given.hash, given.raw, Purpose.KEYLESS, now, terms=terms)
+    return Attempt(given.nonce, given.hash, given.raw, Purpose.GIVEN, now, terms=terms)
 
 
 class EvmCounter:
+    raw_kind = RAW_KIND
+    signed_kind = "evm.transaction"
+
     def __init__(self, chain: EvmChain) -> None:
         self._chain = chain
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from txmanager.core.errors import InvalidInput
 from txmanager.signing.evm import keccak256
 
+RAW_KIND = "evm.raw"
+"""The kind of intent that carries bytes which its caller signed."""
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}\Z")
 _LANE = re.compile(r"evm:(?P<chain_id>[1-9][0-9]{0,18}):(?P<address>0x[0-9a-f]{40})\Z")
 

@@ -149,5 +149,4 @@ FAMILY = ChainFamily(
     probe=NodeProbe("status", "status", describe),
     add_keys=add_keys,
     add_gas_keys=add_gas_keys,
-    devnet="txmanager.devnet.command:near",
 )

@@ -253,7 +253,7 @@ export interface components {
         /** @description What transactions cost now. */
         FeeRequest: {
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */
@@ -541,7 +541,7 @@ export interface components {
             /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
             address: string;
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */
@@ -1102,7 +1102,7 @@ export interface components {
             /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
             address: string;
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */
@@ -1138,7 +1138,7 @@ export interface components {
             /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
             address: string;
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */
@@ -1176,7 +1176,7 @@ export interface components {
             /** @description The signed transaction, as hex. */
             signedTransaction: string;
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */
@@ -1198,7 +1198,7 @@ export interface components {
         /** @description A transaction that a lane of ours signs: an intent. Needs an Idempotency-Key. */
         SendRequest: {
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */
@@ -1266,7 +1266,7 @@ export interface components {
             /** @example 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 */
             address: string;
             /**
-             * @description A configured EVM network: its name, or its chain id.
+             * @description A configured network: its name, or its chain id.
              * @example ethereum
              * @example 1
              */

@@ -12,16 +12,16 @@ import random
 from collections.abc import Sequence
 
 from txmanager.core.chain import Verdict
-from txmanager.core.flights import Flight
 from txmanager.core.models import Attempt, Purpose
+from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import WORKING, OwnedLane
 from txmanager.runtime.sender import NO_WORD, Sender
 
 _AWAY = (Verdict.UNAVAILABLE, Verdict.RATE_LIMITED)
 
 
-class KeylessSender(Sender):
-    purpose = Purpose.KEYLESS
+class Relay(Sender):
+    purpose = Purpose.GIVEN
 
     def __init__(self, lane: OwnedLane, rng: random.Random) -> None:
         super().__init__(lane, rng)
