@@ -25,7 +25,8 @@ def refusal(book: Book, s: Sender, offer: Offer) -> Word | None:
         return "replace_underpriced"
     if _sender_full(book, s, offer):
         return "sender_full"
-    if replaced(book, s, offer) is None and (word := _crowded_out(book, s, offer)) is not None:
+    word = _crowded_out(book, s, offer)
+    if word is not None:
         return word
     return "full" if victims(book, s, offer) is None else None
 
@@ -44,7 +45,8 @@ def _sender_full(book: Book, s: Sender, offer: Offer) -> bool:
 
 
 def _crowded_out(book: Book, s: Sender, offer: Offer) -> Word | None:
-    """Rule 6: in a crowd a gapped one must beat a gapped one; in a full mempool any must beat the cheapest."""
+    """Rule 6: in a crowd a gapped one must beat a gapped one; in a full mempool any must beat the cheapest.
+    A replacement has beaten one already."""
     full = book.waiting >= book.limits.capacity
     if offer.nonce > s.run:
         if not full and book.waiting <= book.limits.watermark:

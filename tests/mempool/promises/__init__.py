@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from types import ModuleType
 
-from tests.mempool.promises import boundary, chain, holding, leaving, order, reading, rules, states
+from tests.mempool.promises import boundary, chain, edges, holding, leaving, order, reading, rules, states
 from tests.mempool.stage import Stage
 
 Promise = Callable[[Stage], Awaitable[None]]
@@ -20,8 +20,9 @@ def of(module: ModuleType) -> dict[str, Promise]:
     }
 
 
+MODULES = (rules, order, holding, chain, leaving, reading, edges)
 PROMISES: dict[str, Promise] = {
-    **{name: made for module in (rules, order, holding, chain, leaving, reading) for name, made in of(module).items()},
+    **{name: made for module in MODULES for name, made in of(module).items()},
     **boundary.PROMISES,
     **states.PROMISES,
 }

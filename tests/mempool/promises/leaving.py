@@ -39,6 +39,7 @@ async def end_of_a_sent_one_reopens_its_nonce(stage: Stage) -> None:
     assert await stage.run("a") == 0
     assert await stage.gapped(offer)
     assert await stage.state(second) == State.SENT
+    assert (await stage.mempool.totals()).gapped == 1
     assert await stage.take() == []
     grant = await stage.granted("a", 0)
     done = await stage.done(grant)

@@ -8,7 +8,7 @@
 -- written once, by `flush`, after everything was decided.
 local L = cjson.decode(ARGV[1])
 local now = clock()
-local senders, txs, words, rung = {}, {}, {}, false
+local senders, txs, words = {}, {}, {}
 local counted = {'waiting', 'processing', 'unsure', 'sent', 'landed'}
 local sums = {'seq', 'fence', 'quiet', 'doubt', 'waiting_bytes', 'kept_bytes', unpack(counted)}
 local told = redis.call('HMGET', KEYS[1], 'born', 'replid', unpack(sums))
@@ -81,7 +81,7 @@ local function flush()
   for address, s in pairs(senders) do
     if s and s.gone then
       redis.call('HDEL', KEYS[2], address)
-    elseif s and not s.unsaved then
+    elseif s then
       redis.call('HSET', KEYS[2], address, fold(s, sender_fields))
     end
   end
@@ -99,7 +99,7 @@ local function flush()
     all[#all + 1] = digits(C[name])
   end
   redis.call('HSET', KEYS[1], unpack(all))
-  if rung or redis.call('ZCARD', KEYS[7]) > 0 then redis.call('PUBLISH', L.wake, 'ask') end
+  if redis.call('ZCARD', KEYS[7]) > 0 then redis.call('PUBLISH', L.wake, 'ask') end
   if #words > 0 then redis.call('PUBLISH', L.word, table.concat(words, '\n')) end
 end
 local function say(hash)
@@ -119,7 +119,6 @@ local function nonces_from(s, nonce)
 end
 -- Orders and sums.
 local function rank(t, gapped)
-  if t.state ~= 'waiting' then return end
   t.gapped = gapped and '1' or '0'
   redis.call('ZADD', gapped and KEYS[8] or KEYS[9], 0, cheapness(t))
   if gapped then redis.call('ZADD', KEYS[12], digits(t.moved + L.idle_ms), t.hash) end
@@ -201,7 +200,7 @@ local function head(s)
     return first
   end
   local t = newest(s, s.next)
-  if not t or (t.state ~= 'waiting' and t.state ~= 'unsure') then return nil end
+  if not t then return nil end
   if L.next_after == 'count' and s.next > floor_of(s) then return nil end
   return t
 end

@@ -19,7 +19,7 @@ for _ = 1, tonumber(ARGV[4]) do
   }
   at = at + 6
 end
-local cold, fresh, observed = {}, {}, {}
+local cold, fresh = {}, {}
 local function waits() return redis.call('ZCARD', KEYS[8]) + redis.call('ZCARD', KEYS[9]) end
 local function cheapest(key) return string.sub(redis.call('ZRANGE', key, 0, 0)[1] or '', 1, 78) end
 -- Whom the newcomer purges: the cheapest gapped first, then the cheapest pending; nil when those are not enough.
@@ -56,15 +56,14 @@ local function offered(hash, address, nonce, price, beats, raw, name)
   end
   if cold[address] then return {'cold', '0', '0', '', ''} end
   local read = counts[address]
-  if s and read and not s.unsaved and not observed[address] then
-    observed[address] = true
+  if s and read then
     observe(s, read)
   elseif not s and read then
     local first = read.count < read.pending and read.pending or read.count
     s = {
       address = address, count = read.count, block = read.block, height = read.height, read = now,
       pending = read.pending, run = first, next = first, paused = 0, done = '-', waiting = 0, waiting_bytes = 0,
-      kept_bytes = 0, queued = '-', unsaved = true
+      kept_bytes = 0, queued = '-'
     }
   end
   local gapped = s and nonce > s.run
@@ -85,10 +84,10 @@ local function offered(hash, address, nonce, price, beats, raw, name)
     return {'sender_full', s.run, '0', '', ''}
   end
   local full = waits() >= L.capacity
-  if not replaced and gapped and (full or waits() > L.watermark) then -- rule 6
+  if gapped and (full or waits() > L.watermark) then -- rule 6
     if redis.call('ZCARD', KEYS[8]) == 0 then return {'gap', s.run, '0', '', ''} end
     if price <= cheapest(KEYS[8]) then return {'underpriced', s.run, '0', '', ''} end
-  elseif not replaced and full then
+  elseif full then
     local lowest, other = cheapest(KEYS[8]), cheapest(KEYS[9])
     if lowest == '' or (other ~= '' and other < lowest) then lowest = other end
     if price <= lowest then return {'underpriced', s.run, '0', '', ''} end
@@ -101,7 +100,7 @@ local function offered(hash, address, nonce, price, beats, raw, name)
     hash = hash, sender = address, nonce = nonce, price = price, seq = C.seq, size = #raw, state = 'waiting',
     gapped = '0', at = now, moved = now, tries = 0, sent_at = 0, call = name
   }
-  txs[hash], senders[address], s.unsaved = t, s, nil
+  txs[hash], senders[address] = t, s
   redis.call('HSET', KEYS[6], hash, raw)
   redis.call('ZREM', KEYS[12], address)
   redis.call('HDEL', KEYS[14], hash)
@@ -129,13 +128,15 @@ for i = at, #ARGV, 6 do
   if answers[#answers][1] == 'admitted' then admitted[#admitted + 1] = {ARGV[i + 1], ARGV[i]} end
 end
 if owner ~= '' then
-  local s = best()
-  while s and fresh[head(s).hash] and grant_best(owner, call, '-') do s = best() end
+  for _ = 1, #admitted do
+    local s = best()
+    if not s or not fresh[head(s).hash] or not grant_best(owner, call, '-') then break end
+  end
 end
 local grants = {}
 for _, one in ipairs(admitted) do
   local h = hold(one[1])
-  if h and h.hash == one[2] and h.call == call and h.owner == owner then grants[#grants + 1] = tell(one[1], h) end
+  if h and h.call == call and h.owner == owner then grants[#grants + 1] = tell(one[1], h) end
 end
 redis.call('HINCRBY', KEYS[1], 'touch', 1) -- durability counts a write, also of a repeat
 flush()

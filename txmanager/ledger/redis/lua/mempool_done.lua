@@ -7,7 +7,6 @@
 --@include _replication
 --@include _mempool
 --@include _mempool_grant
-redis.call('ZREM', KEYS[7], '') -- needs no memory: a full server must not stop sends
 local owner, call, fence, verdict, wait = ARGV[2], ARGV[3], ARGV[5], ARGV[6], tonumber(ARGV[9])
 local s = sender(ARGV[4])
 if not s then return {'stale', {}, '0', '0'} end
@@ -42,7 +41,7 @@ if (verdict == 'retry' or verdict == 'maybe') and wait > 0 then
 end
 walk(s)
 arrange(s)
-local waiting, more = s.waiting, {}
+local more = {}
 if ARGV[10] == '1' then
   local one = grant_best(owner, call, fence)
   if one then more = {one, redis.call('HGET', KEYS[6], one[1])} end
