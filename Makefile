@@ -74,6 +74,7 @@ sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),$(if $(MUTANTS),--mutants $(filter-out 1,$(MUTANTS)), \
 		$(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(FIRST),--first $(FIRST)))) $(ARGS)
 	@$(if $(SEED)$(MUTANTS),true,$(BIN)/python -m tests.sim.evm $(if $(SCHEDULES),$(SCHEDULES),5000))
+	@$(if $(SEED)$(MUTANTS),true,$(BIN)/python -m tests.sim.mempool $(if $(SCHEDULES),$(SCHEDULES),5000))
 
 truth: $(STAMP)  ## Ask a real node what the tests believe (NEAR_RPC=..., GETH=...; alone it says what to set)
 	@$(BIN)/python -m tests.truth
