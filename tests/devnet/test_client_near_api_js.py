@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.devnet.process import ROOT
+from tests.devnet.test_recorded_answers import asked
 
 CLIENT = Path(__file__).parent / "clients" / "js"
-FILES = ("package.json", "package-lock.json", ".npmrc", "session.mjs")
+FILES = ("package.json", "package-lock.json", ".npmrc")
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +38,8 @@ def installed() -> Path:
             aside.rename(folder)
         except OSError:  # another run was faster
             shutil.rmtree(aside)
-    shutil.copy(CLIENT / "session.mjs", folder / "session.mjs")
+    for name in ("session.mjs", "parse.mjs"):
+        shutil.copy(CLIENT / name, folder / name)
     return folder
 
 
@@ -94,3 +96,25 @@ def test_a_session_of_near_api_js_goes_as_on_a_real_network(told):
     assert told["stale nonce"]["error"] == "InvalidNonceError"
     assert "Expired" in told["expired"]["error"]
     assert "Timeout" in told["time-out"]["message"]
+
+
+async def test_near_api_js_makes_of_the_devnets_answers_what_it_makes_of_the_recorded_ones(installed, tmp_path):
+    pairs = [
+        {
+            "name": case.name,
+            "method": case.request["method"],
+            "params": case.request.get("params"),
+            "real": {"status": case.http, "body": json.dumps(case.answer)},
+            "ours": {"status": status, "body": json.dumps(answer)},
+        }
+        for case, status, answer in await asked()
+        if (case.request or {}).get("method") and "jsonrpc" in case.answer
+    ]
+    file = tmp_path / "pairs.json"
+    file.write_text(json.dumps(pairs))
+    command = ["node", "parse.mjs", str(file)]
+    ran = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    rows = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert len(rows) == len(pairs) > 100
+    assert [row for row in rows if row["real"] != row["ours"]] == []
