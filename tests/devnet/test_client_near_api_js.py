@@ -5,12 +5,14 @@ Installed from its lock file into `.cache/`, once for each lock file; without no
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +115,8 @@ async def test_near_api_js_makes_of_the_devnets_answers_what_it_makes_of_the_rec
     file = tmp_path / "pairs.json"
     file.write_text(json.dumps(pairs))
     command = ["node", "parse.mjs", str(file)]
-    ran = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=120, check=False)
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=120, check=False)
+    ran = await asyncio.to_thread(run, command, cwd=installed)
     assert ran.returncode == 0, ran.stderr
     rows = [json.loads(line) for line in ran.stdout.splitlines()]
     assert len(rows) == len(pairs) > 100

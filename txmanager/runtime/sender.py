@@ -397,7 +397,7 @@ class Sender:
         readers = lane.chain.traits.turns
         turns = (
             Turns(readers, [f.record.intent for f in lane.flights])
-            if readers and any(t.intent.kind in readers for t in taken)
+            if readers and not readers.keys().isdisjoint([t.intent.kind for t in taken])
             else None
         )
         ready: list[Wanted] = []
