@@ -23,7 +23,7 @@ ADAPTERS = {"rpc", "signing", "ledger", "chains"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "rpc": {"core"},
-    "signing": {"core"},
+    "signing": {"core", "rpc"},
     "ledger": {"core"},
     # Of signing only the types, for what a chain family is.
     "settings": {"core", "signing"},

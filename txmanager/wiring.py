@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 
 from txmanager.chains.endpoints import endpoints
 from txmanager.core.admission import Limits as MempoolLimits
@@ -38,7 +39,10 @@ from txmanager.settings import KeylessPoolSettings, NetworkSettings, PoolSetting
 from txmanager.settings.family import AnyFamily, AnyHeld, Held, Numbers, OpenReader, ReadPayload
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.secrets import reveal
-from txmanager.signing.sources import KEY_SOURCES
+from txmanager.settings.signers import KmsSettings, Pkcs11Settings
+from txmanager.signing.remote import Provider, loads
+from txmanager.signing.secret import Secret
+from txmanager.signing.sources import KEY_SOURCES, Curve, KeySources
 
 Close = Callable[[], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
@@ -104,12 +108,42 @@ def _served(settings: Settings, network: str) -> dict[str, PoolSettings]:
     return {name: pool for name, pool in pools if pool.network == network and (wanted is None or name in wanted)}
 
 
+def key_sources(settings: Settings) -> KeySources:
+    """The registry with the configuration's own signers. Their libraries are loaded where they are used."""
+    sources = KEY_SOURCES
+    for name, signer in settings.signers.items():
+        make = pkcs11_maker(name, signer) if isinstance(signer, Pkcs11Settings) else kms_maker(name, signer)
+        sources = sources.with_signer(name, loads(name, make, list(Curve)))
+    return sources
+
+
+def pkcs11_maker(name: str, signer: Pkcs11Settings) -> Callable[[], Provider]:
+    from txmanager.signing.pkcs11 import Pkcs11Options, Pkcs11Provider
+
+    def pin() -> Secret:
+        return Secret(reveal(f"signers.{name}.pin", signer.pin))
+
+    options = Pkcs11Options(signer.module, signer.token, pin, name, signer.timeout_s)
+    return lambda: Pkcs11Provider(options)
+
+
+def kms_maker(name: str, signer: KmsSettings) -> Callable[[], Provider]:
+    if find_spec("botocore") is None:
+        raise InvalidSettings(f"signers.{name}", "needs botocore; install txmanager[aws]")
+    from txmanager.signing.aws_kms import KmsOptions, KmsProvider
+
+    told = signer.model_dump(exclude={"provider"})
+    options = KmsOptions(name=name, **told)
+    return lambda: KmsProvider(options)
+
+
 def _held(settings: Settings, name: str) -> dict[str, AnyHeld]:
     """Every lane to serve on a network, with its pool and its key. One key is one lane, and so is one address."""
     family, network, pools = settings.family(name), settings.networks[name], _served(settings, name)
     held: dict[str, AnyHeld] = {}
+    sources = key_sources(settings)
     for pool_name, pool in pools.items():
-        for lane, signer in family.load_keys(KEY_SOURCES, name, network, pool):
+        for lane, signer in family.load_keys(sources, name, network, pool):
             if lane in held:
                 raise InvalidSettings(f"pools.{pool_name}.keys", f"the key {signer.public_key} is listed twice")
             held[lane] = Held(pool_name, pool, signer)

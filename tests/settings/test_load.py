@@ -71,7 +71,10 @@ def test_settings_are_frozen(write):
     [
         ("[ledger]\nurll = 1", "ledger.urll: unknown key in {path}; did you mean 'url'?"),
         ("[legder]", "legder: unknown key in {path}; did you mean 'ledger'?"),
-        ("zzz = 1", "zzz: unknown key in {path}; known here: api, gateway, ledger, monitor, networks, pools, worker"),
+        (
+            "zzz = 1",
+            "zzz: unknown key in {path}; known here: api, gateway, ledger, monitor, networks, pools, signers, ",
+        ),
         (
             POOL + "policy = { max_depost = 1 }",
             "pools.main.policy.max_depost: unknown key in {path}; did you mean 'max_deposit'?",

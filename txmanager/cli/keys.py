@@ -15,7 +15,7 @@ from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, Not
 from txmanager.settings import Settings, load
 from txmanager.settings.family import AnyHeld, CallLimits, GasKeys, Held, Unit
 from txmanager.signing import Ed25519Signer, Secret, vault
-from txmanager.signing.sources import KEY_SOURCES, PASSPHRASE_VARIABLE
+from txmanager.signing.sources import PASSPHRASE_VARIABLE
 
 app = typer.Typer(help="The pools' signing keys: list them, add more.", no_args_is_help=True)
 
@@ -59,6 +59,8 @@ def provision(
 
     The signing key must not serve a running worker: a lane whose key is used by others is quarantined.
     """
+    from txmanager.wiring import key_sources
+
     settings = load(config)
     chosen = settings.pools.get(pool)
     if chosen is None or chosen.account is None or settings.family(chosen.network).add_keys is None:
@@ -78,7 +80,9 @@ def provision(
     if allowance is not None and not (allowance.isascii() and allowance.isdigit()):
         raise InvalidInput("--allowance", f"must be a whole number of {settings.family(chosen.network).unit.smallest}")
     network, signing = settings.networks[chosen.network], chosen.model_copy(update={"keys": (signer,)})
-    [(lane, key), *_] = settings.family(chosen.network).load_keys(KEY_SOURCES, chosen.network, network, signing)
+    [(lane, key), *_] = settings.family(chosen.network).load_keys(
+        key_sources(settings), chosen.network, network, signing
+    )
     # First the file, then the chain: a key that was added is never one that nobody holds.
     names = _ensure(vault_file, chosen.account, count or 1)
     typer.echo(f"{vault_file} holds {len(names)} keys of {chosen.account}")

@@ -1,4 +1,4 @@
-"""POST to one URL over a few kept connections. The status is the answer; its body is bounded and not read."""
+"""POST to one URL over a few kept connections. The body of an answer is bounded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from txmanager.rpc.connection import Connection, connect
+from txmanager.rpc.connection import Connection, Response, connect
 from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcFailure, TimedOut
 
@@ -27,6 +27,10 @@ class Poster:
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> int:
         """The status; raises `RpcFailure` when there was none in time."""
+        return (await self.ask(body, headers)).status
+
+    async def ask(self, body: bytes, headers: Mapping[str, str]) -> Response:
+        """Status and body; raises `RpcFailure` when there was none in time."""
         parts = urlsplit(self._endpoint.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         lines = [f"POST {path} HTTP/1.1", f"Host: {parts.netloc}", f"Content-Length: {len(body)}"]
@@ -46,7 +50,7 @@ class Poster:
             self._kept.append(connection)
         else:
             connection.abort()
-        return response.status
+        return response
 
     async def _connection(self) -> Connection:
         while self._kept:

@@ -23,8 +23,9 @@ from txmanager.core.seal import SealMode
 from txmanager.settings.family import AnyFamily, find, installed
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.parts import Money, Name, Names, Part
-from txmanager.settings.pools import NetworkSettings, PoolSettings
+from txmanager.settings.pools import KEY_SOURCES, NetworkSettings, PoolSettings
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
+from txmanager.settings.signers import Pkcs11Settings, SignerSettings
 
 DAY_S = 24 * 3600
 LEDGER_SCHEMES = ("memory", *(tls + form for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster")))
@@ -244,7 +245,7 @@ def _pool(value: object, handler: ValidatorFunctionWrapHandler, info: Validation
     network = networks.get(str(value.get("network"))) if isinstance(value, Mapping) else None
     family = family_of(network.chain if network else None)
     model: type[PoolSettings] = family.pool if family else _HomelessPool
-    return model.model_validate(value)
+    return model.model_validate(value, context={"signers": list(info.data.get("signers", ()))})
 
 
 class Settings(Part):
@@ -254,6 +255,7 @@ class Settings(Part):
     networks: dict[Name, Annotated[SerializeAsAny[NetworkSettings], WrapValidator(_network)]] = Field(
         default_factory=dict
     )
+    signers: dict[Name, SignerSettings] = Field(default_factory=dict)
     pools: dict[Name, Annotated[SerializeAsAny[PoolSettings], WrapValidator(_pool)]] = Field(default_factory=dict)
     worker: WorkerSettings = WorkerSettings()
     monitor: MonitorSettings = MonitorSettings()
@@ -270,6 +272,9 @@ class Settings(Part):
         yield from self.ledger.contradictions()
         for name, network in self.networks.items():
             yield from network.contradictions(f"networks.{name}")
+        for name in self.signers:
+            if f"{name}:" in KEY_SOURCES:
+                yield InvalidSettings(f"signers.{name}", "is the name of a key source; choose another name")
         for name, pool in self.pools.items():
             if pool.network not in self.networks:
                 known = ", ".join(sorted(self.networks)) or "there is none yet"
@@ -322,6 +327,8 @@ class Settings(Part):
             for n, rpc in enumerate(network.rpc):
                 if isinstance(rpc.url, Reference):
                     yield f"networks.{name}.rpc[{n}].url", rpc.url
+        pins = {name: signer.pin for name, signer in self.signers.items() if isinstance(signer, Pkcs11Settings)}
+        yield from ((f"signers.{name}.pin", pin) for name, pin in pins.items() if isinstance(pin, Reference))
         for name, pool in self.pools.items():
             for n, webhook in enumerate(pool.webhooks):
                 for field, value in (("url", webhook.url), ("secret", webhook.secret)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainSerializer
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.states import Status
@@ -67,17 +67,50 @@ class WebhookSettings(Part):
             yield InvalidSettings(f"{where}.url", "must begin with https:// or http://")
 
 
-def key_source(value: str) -> str:
-    if not value.startswith(KEY_SOURCES):
-        raise ValueError("a key source starts with 'file:', 'env:', 'vault:' or 'mnemonic:', never the key itself")
-    return value
+class KeySource(str):
+    """Where keys are, as it is written in the configuration; with the public key, if that is pinned."""
+
+    public_key: str | None
+
+    def __new__(cls, source: str, public_key: str | None = None) -> Self:
+        made = super().__new__(cls, source)
+        made.public_key = public_key
+        return made
+
+
+def key_source(value: object, info: ValidationInfo) -> KeySource:
+    if isinstance(value, KeySource):
+        return value
+    pinned = None
+    if isinstance(value, Mapping):
+        if not value.keys() <= {"source", "public_key"} or not all(isinstance(one, str) for one in value.values()):
+            raise ValueError('a pinned key looks like { source = "hsm:near-1", public_key = "ed25519:..." }')
+        told: Mapping[str, str] = value
+        value, pinned = told.get("source"), told.get("public_key")
+    if not isinstance(value, str):
+        raise ValueError("must be text in quotes")
+    signers = (f"{name}:" for name in (info.context or {}).get("signers", ()))
+    if not value.startswith((*KEY_SOURCES, *signers)):
+        raise ValueError(
+            "a key source starts with 'file:', 'env:', 'vault:', 'mnemonic:' or the name of a [signers.NAME], "
+            "never the key itself"
+        )
+    return KeySource(value, pinned)
+
+
+def shown_key(source: KeySource) -> object:
+    return str(source) if source.public_key is None else {"source": str(source), "public_key": source.public_key}
+
+
+def pinned_key(source: str) -> str | None:
+    return source.public_key if isinstance(source, KeySource) else None
 
 
 class PoolSettings(Part):
     network: str
     account: str | None = None
     """Whose keys they are, on chains where keys have an account."""
-    keys: tuple[Annotated[str, AfterValidator(key_source)], ...] = ()
+    keys: tuple[Annotated[KeySource, PlainValidator(key_source), PlainSerializer(shown_key)], ...] = ()
     window: int = Field(default=16, ge=1, le=10_000)
     max_inflight: int = Field(default=128, ge=1, le=100_000)
     queue_limit: int = Field(default=1_000_000, ge=1)

@@ -11,7 +11,7 @@ Program = Literal["worker", "api", "sweeper", "webhooks", "monitor", "gateway"]
 PASSPHRASE_VARIABLE = "TXMANAGER_PASSPHRASE"
 """Of vaults and keystores."""
 _NEEDS: Mapping[Program, tuple[str, ...]] = {
-    "worker": ("ledger.", "networks."),
+    "worker": ("ledger.", "networks.", "signers."),
     "api": ("ledger.", "networks."),
     "monitor": ("ledger.", "networks."),
     "gateway": ("ledger.url", "ledger.password", "networks."),

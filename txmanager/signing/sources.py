@@ -38,6 +38,8 @@ class Asked:
     account: str | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     passphrase_variable: str = PASSPHRASE_VARIABLE
+    pinned: str | None = None
+    """The public key that the configuration says it is."""
 
     def variable(self, name: str) -> str:
         if not name or name not in self.environment:

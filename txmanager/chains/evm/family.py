@@ -25,6 +25,7 @@ from txmanager.core.findings import Finding
 from txmanager.core.models import Json
 from txmanager.settings.family import ChainFamily, Held, NodeProbe, Numbers, ReadPayload, Unit, Watching
 from txmanager.settings.gateway import GatewaySettings
+from txmanager.settings.pools import pinned_key
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import Asked, Curve, KeySources
 
@@ -41,7 +42,7 @@ def load_keys(
     sources: KeySources, name: str, network: EvmNetworkSettings, pool: EvmPoolSettings
 ) -> Iterator[tuple[str, Signer]]:
     for source in pool.keys:
-        for found in sources.load(source, Asked(Curve.SECP256K1)):
+        for found in sources.load(source, Asked(Curve.SECP256K1, pinned=pinned_key(source))):
             yield str(LaneId(network.chain_id, found.signer.public_key)), found.signer
 
 

@@ -20,6 +20,7 @@ from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.findings import Finding
 from txmanager.settings.family import CallLimits, ChainFamily, GasKeys, Held, NodeProbe, ReadPayload, Unit
+from txmanager.settings.pools import pinned_key
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import Asked, Curve, KeySources
 
@@ -33,7 +34,7 @@ def load_keys(
 ) -> Iterator[tuple[str, Signer]]:
     for entry in pool.keys:
         indexes, source = lanes_of(entry)
-        for found in sources.load(source, Asked(Curve.ED25519, pool.account)):
+        for found in sources.load(source, Asked(Curve.ED25519, pool.account, pinned=pinned_key(entry))):
             lane = f"near:{name}:{found.account}:{found.signer.public_key}"
             if indexes is None:
                 yield lane, found.signer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, ValidationInfo
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.settings.parts import Money, Names, Part
-from txmanager.settings.pools import NetworkSettings, PolicySettings, PoolSettings, key_source
+from txmanager.settings.pools import KeySource, NetworkSettings, PolicySettings, PoolSettings, key_source, shown_key
 
 Finality = Literal["FINAL", "EXECUTED", "EXECUTED_OPTIMISTIC"]
 OwnAccountEffect = Literal[
@@ -88,18 +88,20 @@ class GasKeySettings(Part):
 
 def _source(value: object) -> object:
     """`{ source = "vault:keys", gas_key = true, lanes = 64 }` is kept as `gas-key:64:vault:keys`."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "gas_key" in value:
         told = GasKeySettings.model_validate(value)
         return f"{GAS_KEY}{told.lanes}:{told.source}"
     return value
 
 
-def _near_source(value: str) -> str:
+def _near_source(value: object, info: ValidationInfo) -> KeySource:
+    if not isinstance(value, str) or not value.startswith(GAS_KEY):
+        return key_source(value, info)
     lanes, source = lanes_of(value)
     if lanes is not None and not 1 <= lanes <= 1_024:
         raise ValueError("a gas key has 1 to 1024 lanes")
-    key_source(source)
-    return value
+    key_source(source, info)
+    return KeySource(value)
 
 
 def lanes_of(source: str) -> tuple[int | None, str]:
@@ -111,7 +113,9 @@ def lanes_of(source: str) -> tuple[int | None, str]:
 
 
 class NearPoolSettings(PoolSettings):
-    keys: tuple[Annotated[str, BeforeValidator(_source), AfterValidator(_near_source)], ...] = ()
+    keys: tuple[
+        Annotated[KeySource, PlainValidator(_near_source), BeforeValidator(_source), PlainSerializer(shown_key)], ...
+    ] = ()
     policy: NearPolicySettings = NearPolicySettings()
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
