@@ -84,7 +84,7 @@ def key_source(value: object, info: ValidationInfo) -> KeySource:
     pinned = None
     if isinstance(value, Mapping):
         if not value.keys() <= {"source", "public_key"} or not all(isinstance(one, str) for one in value.values()):
-            raise ValueError('a pinned key looks like { source = "hsm:near-1", public_key = "ed25519:..." }')
+            raise ValueError('a pinned key looks like { source = "hsm:relayer-1", public_key = "..." }')
         told: Mapping[str, str] = value
         value, pinned = told.get("source"), told.get("public_key")
     if not isinstance(value, str):
