@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from txmanager.core.admission import Admitted, Count, Done, Grant, Limits, Mempool, Offer, State, Verdict
+from txmanager.core.admission import Admitted, Count, Done, Entry, Grant, Limits, Mempool, Offer, State, Verdict
 from txmanager.core.mempool import Machine
 from txmanager.ledger.memory.mempool import MemoryMempool
 from txmanager.ledger.redis.mempool import RedisMempool
@@ -107,7 +107,8 @@ class Stage:
 
     async def gapped(self, one: Offer) -> bool:
         found = await self.mempool.find(one.hash)
-        return bool(found.gapped)
+        assert isinstance(found, Entry)
+        return found.gapped
 
     async def run(self, sender: str) -> int | None:
         base = await self.mempool.base(address(sender))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.mempool.stage import Stage, address
-from txmanager.core.admission import Count, End, State
+from txmanager.core.admission import Count, End, Grant, State
 
 
 async def dearest_head_is_sent_first_and_the_earliest_of_equals(stage: Stage) -> None:
@@ -11,7 +11,8 @@ async def dearest_head_is_sent_first_and_the_earliest_of_equals(stage: Stage) ->
     for name, price in (("a", 5), ("b", 9), ("c", 9), ("d", 7)):
         await stage.waiting(name, 0, price)
     senders = []
-    [grant] = await stage.take(4)
+    [first] = await stage.take(4)
+    grant: Grant | None = first
     while grant is not None:
         senders.append(grant.sender)
         grant = (await stage.done(grant)).grant

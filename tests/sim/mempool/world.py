@@ -241,7 +241,7 @@ class Instance:
 
     async def serve(self, offer: Offer, counts: dict[str, Count]) -> Admitted:
         called = self.now
-        task = self.process.spawn(self.admit(offer, counts, called))
+        task: asyncio.Task[Admitted] = self.process.spawn(self.admit(offer, counts, called))
         done, _ = await asyncio.wait([task], timeout=3)
         if not done:
             raise Unavailable("the instance died or hangs")
