@@ -29,6 +29,7 @@ from txmanager.core.errors import (
     Unavailable,
     Unconfirmed,
 )
+from txmanager.core.flights import Flight, Flights
 from txmanager.core.ledger import Landed, Ledger, Renewed, Settled, Settlement
 from txmanager.core.models import Fence, Json, Lane, Purpose, Record
 from txmanager.core.positions import START, place
@@ -37,7 +38,6 @@ from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, held_words, words_of
 from txmanager.runtime.breaks import Breaks
 from txmanager.runtime.desk import Desk
-from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.gaps import Gaps
 from txmanager.runtime.guarded import GuardedChain
 from txmanager.runtime.metrics import Metrics

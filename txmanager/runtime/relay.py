@@ -12,8 +12,8 @@ import random
 from collections.abc import Sequence
 
 from txmanager.core.chain import Verdict
+from txmanager.core.flights import Flight
 from txmanager.core.models import Attempt, Purpose
-from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import WORKING, OwnedLane
 from txmanager.runtime.sender import NO_WORD, Sender
 

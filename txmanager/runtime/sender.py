@@ -17,6 +17,7 @@ from txmanager.core.bounds import bounded
 from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
 from txmanager.core.decide import Kill, Replace, Resign
 from txmanager.core.errors import NotOurs, NotSigned, Refused, RolledBack, TxManagerError
+from txmanager.core.flights import Flight, Order
 from txmanager.core.funds import Finding, Word
 from txmanager.core.kills import KillCause, doom_of
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
@@ -27,7 +28,6 @@ from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.core.turns import Turns
 from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.desk import NotYet, Slot
-from txmanager.runtime.flights import Flight, Order
 from txmanager.runtime.lane import WORKING, OwnedLane, Unserved
 from txmanager.runtime.sealing import sealed, still_sealed
 from txmanager.runtime.wallet import Short, Wanted

@@ -25,12 +25,12 @@ from txmanager.core.decide import (
     decide,
 )
 from txmanager.core.errors import Busy, InvalidInput, Unavailable
+from txmanager.core.flights import Flight
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.breaks import is_break
-from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import OwnedLane
 
 _QUICK_S = 0.001

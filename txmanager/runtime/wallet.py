@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from txmanager.core.chain import NonceView, Prepared, Unpriced
 from txmanager.core.errors import Busy, InvalidInput, KeyMissing, Unavailable
+from txmanager.core.flights import Flight
 from txmanager.core.funds import FREE, Cost, Finding, Funds, Reserve, Word, dearest, judge, total
 from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Json, failure
-from txmanager.runtime.flights import Flight
 
 if TYPE_CHECKING:
     from txmanager.runtime.lane import OwnedLane

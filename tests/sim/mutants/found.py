@@ -12,12 +12,12 @@ from tests.sim.mutants.registry import Patch, deciding_instead, mutant
 from txmanager.core import decide as deciding
 from txmanager.core.chain import SendReply
 from txmanager.core.decide import Observation, Step, Wait
+from txmanager.core.flights import Flight
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState
 from txmanager.core.stops import StopCause
 from txmanager.runtime import sender as runtime_sender
 from txmanager.runtime import tracker as runtime_tracker
-from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import OwnedLane
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.worker import Worker

@@ -11,11 +11,11 @@ from tests.sim.mutants.registry import Patch, all_dead, deciding_instead, mutant
 from txmanager.chains.near import death
 from txmanager.core.chain import Proof, Verdict
 from txmanager.core.decide import Observation, Resign, Step
+from txmanager.core.flights import Flight, Flights
 from txmanager.core.ledger import Taken, WriteAhead
 from txmanager.core.models import Fence, Record
 from txmanager.core.states import Status
 from txmanager.ledger.memory.lanes import LaneStore
-from txmanager.runtime.flights import Flight, Flights
 from txmanager.runtime.lane import OwnedLane
 from txmanager.runtime.sender import Sender
 
