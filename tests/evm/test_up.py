@@ -33,12 +33,22 @@ def send(up: Up, key: str, to: str) -> httpx.Response:
     return httpx.post(url, json={"pool": "evm", "to": to, "value": "3"}, headers=headers, timeout=40.0)
 
 
+def chain_of(url: str) -> str | None:
+    try:
+        return httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}, timeout=5.0).json()["result"]
+    except httpx.TransportError:
+        return None
+
+
 def test_an_evm_chain_runs_beside_and_is_found_again(tmp_path, anvil_on_path):
     receiver = new_signer().address
     first = Up(tmp_path, *QUICK, "--evm")
     try:
         answer = send(first, "k1", receiver)
         assert answer.json()["status"] == "done", answer.text
+        told = re.search(r"cast send --rpc-url (\S+)", first.until_said("cast send"))
+        assert told is not None
+        until_sync(lambda: chain_of(told[1]) == "0x7a69", 60.0, what="the gateway answers wallets")
         log = tmp_path / "data/logs/monitor.log"
         until_sync(log.exists, 20.0, what="a monitor watches the EVM lanes")
     finally:

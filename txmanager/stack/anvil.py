@@ -35,9 +35,14 @@ def anvil_argv(program: str, folder: Path, port: int, keys: int, block_ms: float
     folder.mkdir(parents=True, exist_ok=True)
     return [
         *(program, "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(CHAIN_ID), "--silent"),
-        *("--mnemonic", PHRASE, "--accounts", str(max(10, keys)), "--block-time", f"{block_ms / 1000:g}"),
+        *("--mnemonic", PHRASE, "--accounts", str(spare_account(keys) + 1), "--block-time", f"{block_ms / 1000:g}"),
         *("--state", str(folder / "state.json"), "--state-interval", "1"),
     ]
+
+
+def spare_account(keys: int) -> int:
+    """The index of a funded address that no lane uses: for a wallet that tries the gateway."""
+    return max(9, keys)
 
 
 def anvil_answers(port: int) -> bool:
@@ -50,7 +55,7 @@ def anvil_answers(port: int) -> bool:
         return False
 
 
-def anvil_config(port: int, keys: int) -> str:
+def anvil_config(port: int, keys: int, gateway_port: int) -> str:
     """What is added to the configuration of an embedded stack."""
     return f"""
 [networks.anvil]
@@ -61,4 +66,7 @@ rpc = [{{ url = "http://127.0.0.1:{port}", direct = true }}]
 [pools.evm]
 network = "anvil"
 keys = ["mnemonic:{PHRASE_VARIABLE}:{keys}"]
+
+[gateway]
+port = {gateway_port}
 """

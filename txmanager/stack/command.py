@@ -14,6 +14,7 @@ import typer
 
 from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError
 from txmanager.stack import NearOptions, Stack, StackOptions
+from txmanager.stack.anvil import PHRASE, spare_account
 
 T = TypeVar("T")
 
@@ -111,6 +112,11 @@ curl -i -w '\\n' '{stack.url}/v1/evm/transactions?wait=30' \\
   -H 'Idempotency-Key: {secrets.token_hex(8)}' \\
   -H 'Content-Type: application/json' \\
   -d '{{"pool": "evm", "to": "0x{secrets.token_hex(20)}", "value": "1"}}'
+
+Or as a wallet does, through the JSON-RPC gateway at {stack.gateway_url}:
+
+cast send --rpc-url {stack.gateway_url} --mnemonic '{PHRASE}' \\
+  --mnemonic-index {spare_account(stack.options.keys)} 0x{secrets.token_hex(20)} --value 1
 """)
 
 

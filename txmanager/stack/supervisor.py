@@ -67,6 +67,7 @@ class Stack:
         self.account = ""
         self.near_url = ""
         self.evm_url = ""
+        self.gateway_url = ""
         self.config = self.folder.config
         self.url = f"http://127.0.0.1:{options.port}"
 
@@ -113,6 +114,8 @@ class Stack:
             await self._program("webhooks", "webhooks", for_program("webhooks"))
         if any(network.chain == "evm" for network in settings.networks.values()):
             await self._program("monitor", "monitor", for_program("monitor"))
+        if settings.gateway is not None:
+            await self._program("gateway", "gateway", for_program("gateway"))
 
     def _adopt(self, api: ApiSettings) -> None:
         """Where a configuration of the user's own puts the API."""
@@ -189,7 +192,9 @@ class Stack:
         await self._until(lambda: anvil_answers(port), child)
         self.evm_url = f"http://127.0.0.1:{port}"
         self._say(f"anvil at {self.evm_url}, {keys} addresses in the pool evm")
-        return anvil_config(port, keys)
+        gateway_port = free_port()
+        self.gateway_url = f"http://127.0.0.1:{gateway_port}"
+        return anvil_config(port, keys, gateway_port)
 
     async def _program(self, name: str, program: Program, environment: Mapping[str, str]) -> None:
         await self._child(name, [sys.executable, "-m", f"txmanager.programs.{program}"], environment).start()
