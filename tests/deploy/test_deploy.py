@@ -25,6 +25,7 @@ from txmanager.api.metrics import ApiMetrics
 from txmanager.cli import app
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.ledger.redis.checks import inspect
+from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.monitor_metrics import MonitorMetrics
 from txmanager.settings import Settings, load
@@ -45,7 +46,8 @@ COMMANDS = {command.name or command.callback.__name__ for command in app.registe
 
 def metric_names() -> set[str]:
     found = {"up"}
-    for registry in (Metrics().registry, ApiMetrics().registry, MonitorMetrics().registry):
+    registries = (Metrics().registry, ApiMetrics().registry, MonitorMetrics().registry, GatewayMetrics().registry)
+    for registry in registries:
         for metric in registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(metric.type, [""])
             found |= {metric.name + suffix for suffix in suffixes}
