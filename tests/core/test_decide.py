@@ -378,8 +378,8 @@ proofs = st.sampled_from([Proof("overtaken"), Proof("expired"), Proof("refused")
 def attempts_of(draw: st.DrawFn) -> tuple[Attempt, ...]:
     made = []
     # What a caller signed is never mixed with what is signed here.
-    ours = [purpose for purpose in Purpose if purpose is not Purpose.GIVEN]
-    purposes = draw(st.sampled_from([ours, [Purpose.GIVEN]]))
+    ours = [purpose for purpose in Purpose if purpose is not Purpose.KEYLESS]
+    purposes = draw(st.sampled_from([ours, [Purpose.KEYLESS]]))
     for nonce in sorted(draw(st.sets(nonces, min_size=1, max_size=4))):
         purpose = draw(st.sampled_from(purposes))
         signed_at = draw(st.sampled_from([0, NOW - POLICY.hold_after_ms, NOW - 1]))

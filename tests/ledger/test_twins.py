@@ -326,7 +326,7 @@ class Walk(RuleBasedStateMachine):
                 return answer, lease.word
             taken = await s.ledger.take(lease.fence, 9)
             batch = [
-                WriteAhead(t.intent.id, t.life, t.position, self.attempt(use.nonce, t.intent.id.key, Purpose.GIVEN))
+                WriteAhead(t.intent.id, t.life, t.position, self.attempt(use.nonce, t.intent.id.key, Purpose.KEYLESS))
                 for t in taken
             ]
             if batch:

@@ -83,13 +83,13 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
     if record.status is Status.HELD and record.directive and record.directive.get("force") is True:
         deaths |= {a.name: _forced(record.directive) for a in effects if not a.dead and a.name not in deaths}
     alive = [a for a in effects if not a.dead and a.name not in deaths]
-    given = effects[0].purpose is Purpose.GIVEN
+    keyless = effects[0].purpose is Purpose.KEYLESS
     if alive:
-        if given:
-            return _decide_given(record, alive[0], seen, policy, now)
+        if keyless:
+            return _decide_keyless(record, alive[0], seen, policy, now)
         noops = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
         return decide_alive(Alive.of(record, alive, noops, seen, policy, traits, now, _doomed(record, seen)))
-    return _end_given(record, deaths) if given else _decide_dead(record, seen, policy, deaths)
+    return _end_keyless(record, deaths) if keyless else _decide_dead(record, seen, policy, deaths)
 
 
 def _disputed(record: Record, seen: Observation, policy: Policy, now: int) -> Hold | None:
@@ -131,7 +131,7 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
     return Resign(deaths, counted, "every attempt is proven dead")
 
 
-def _decide_given(record: Record, attempt: Attempt, seen: Observation, policy: Policy, now: int) -> Step:
+def _decide_keyless(record: Record, attempt: Attempt, seen: Observation, policy: Policy, now: int) -> Step:
     """The caller's own bytes: sent again and looked up; a problem is reported, as only the caller can sign others."""
     held = record.status is Status.HELD
     verdict, message = (seen.reply.verdict, seen.reply.message) if seen.reply else (None, "")
@@ -148,7 +148,7 @@ def _decide_given(record: Record, attempt: Attempt, seen: Observation, policy: P
     return Wait("sent, not seen yet")
 
 
-def _end_given(record: Record, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
+def _end_keyless(record: Record, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
     """Other bytes used the number, which proves that these never will."""
     if record.cancel_requested:
         return Settle(Outcome(Status.CANCELLED), "cancelled, and proven dead", deaths)

@@ -146,7 +146,7 @@ class Purpose(StrEnum):
     REPLACE = "replace"
     """EVM: same nonce, better fee; any of the nonce's hashes may land."""
 
-    GIVEN = "given"
+    KEYLESS = "given"
     """EVM: bytes that the caller signed, at a number it had reserved; the only purpose on a keyless lane."""
 
     NOOP = "noop"

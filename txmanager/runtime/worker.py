@@ -26,9 +26,9 @@ from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
 from txmanager.runtime.breaks import first_break
 from txmanager.runtime.built import Builders, BuildingChain
+from txmanager.runtime.keyless import KeylessSender
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
-from txmanager.runtime.relay import Relay
 from txmanager.runtime.retirer import Retirer
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.tracker import Tracker
@@ -299,7 +299,7 @@ class Worker:
         try:
             await lane.recover()
             tracker = Tracker(lane, self._timing.poll_s)
-            sender = (Relay if lane.keyless else Sender)(lane, self._rng)
+            sender = (KeylessSender if lane.keyless else Sender)(lane, self._rng)
             await lane.retry_while_leased(tracker.look)
             sender.rebroadcast()
             async with asyncio.TaskGroup() as group:

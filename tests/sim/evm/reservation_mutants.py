@@ -16,7 +16,7 @@ from txmanager.core.reservations import Recycled, Use
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.lanes import LaneStore
 from txmanager.runtime import tracker as runtime_tracker
-from txmanager.runtime.relay import Relay
+from txmanager.runtime.keyless import KeylessSender
 from txmanager.runtime.sender import Sender
 
 MUTANTS = Bugs()
@@ -131,14 +131,17 @@ def reuse_forgotten() -> Sequence[Patch]:
 @mutant
 def refused_bytes_stop_all_others() -> Sequence[Patch]:
     """A keyless lane that waits for its lowest number as a signing one does."""
-    return [patch.object(Relay, "_broadcast", Sender._broadcast), patch.object(Relay, "_turn", Sender._turn)]
+    return [
+        patch.object(KeylessSender, "_broadcast", Sender._broadcast),
+        patch.object(KeylessSender, "_turn", Sender._turn),
+    ]
 
 
 @mutant
 def given_bytes_are_sent_once_only() -> Sequence[Patch]:
     def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, now: int) -> Step:
         step = sound(record, seen, policy, traits, now)
-        given = record.attempts and record.attempts[0].purpose is Purpose.GIVEN
+        given = record.attempts and record.attempts[0].purpose is Purpose.KEYLESS
         return Wait("sent") if given and type(step).__name__ in ("Probe", "Prove") else step
 
     return [patch.object(runtime_tracker, "decide", decide)]

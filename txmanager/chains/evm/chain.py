@@ -163,7 +163,7 @@ class EvmChain:
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
     ) -> list[Attempt]:
-        if purpose is Purpose.GIVEN:
+        if purpose is Purpose.KEYLESS:
             return [given_attempt(ready, now) for ready in prepared]
         base_fee, market = await self._fees.read()
         jobs = []

@@ -46,7 +46,7 @@ def given_attempt(prepared: Prepared, now: int) -> Attempt:
         "max_fee_per_gas": str(given.max_fee),
         "max_priority_fee_per_gas": str(given.tip),
     }
-    return Attempt(given.nonce, given.hash, given.raw, Purpose.GIVEN, now, terms=terms)
+    return Attempt(given.nonce, given.hash, given.raw, Purpose.KEYLESS, now, terms=terms)
 
 
 class EvmCounter:

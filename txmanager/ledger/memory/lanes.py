@@ -45,7 +45,7 @@ from txmanager.ledger.memory.numbers import Held
 from txmanager.ledger.memory.quotas import Shares
 
 MAX_EVENTS = 100_000
-_FIRST = (Purpose.FIRST, Purpose.GIVEN)
+_FIRST = (Purpose.FIRST, Purpose.KEYLESS)
 
 
 @dataclass(slots=True)
@@ -480,7 +480,7 @@ class LaneStore:
 
     def _check_state(self, batch: Sequence[WriteAhead]) -> None:
         for write in batch:
-            if (write.attempt.purpose is Purpose.GIVEN) is not self.spec.keyless:
+            if (write.attempt.purpose is Purpose.KEYLESS) is not self.spec.keyless:
                 raise Refused(str(write.id), f"is {write.attempt.purpose}, which this lane does not take")
         if self.state is LaneState.QUARANTINED:
             raise Refused(self.spec.id, "the lane is quarantined")
@@ -509,7 +509,7 @@ class LaneStore:
         rivals = [a for a in record.live if a.nonce == nonce and a.name not in write.deaths]
         if purpose is Purpose.REPLACE and not rivals:
             raise Refused(str(write.id), f"has no live attempt at nonce {nonce} to replace")
-        if purpose is Purpose.GIVEN or (purpose in (Purpose.REPLACE, Purpose.NOOP) and shares):
+        if purpose is Purpose.KEYLESS or (purpose in (Purpose.REPLACE, Purpose.NOOP) and shares):
             return top
         if nonce < top:
             raise Refused(str(write.id), f"nonce {nonce} is below the cursor")

@@ -53,7 +53,7 @@ async def sent(stage: Stage, lane: str, token: str, hash: str) -> tuple[Entry, i
     return entry, nonce
 
 
-def given(entry: Entry, position: str, purpose: Purpose = Purpose.GIVEN) -> WriteAhead:
+def given(entry: Entry, position: str, purpose: Purpose = Purpose.KEYLESS) -> WriteAhead:
     assert entry.use is not None
     attempt = Attempt(entry.use.nonce, entry.use.hash, b"raw", purpose, 1_700_000_000_000)
     return WriteAhead(entry.intent.id, entry.life, position, attempt)
@@ -500,7 +500,7 @@ async def keyless_lane_signs_nothing_and_others_are_given_nothing(stage: Stage) 
     signing = await stage.own(await stage.lane())
     await stage.queued(signing.lane)
     [other] = await stage.ledger.take(signing, 1)
-    write = stage.write(Entry(other.intent, other.life, 0), nonce, Purpose.GIVEN, position=other.position)
+    write = stage.write(Entry(other.intent, other.life, 0), nonce, Purpose.KEYLESS, position=other.position)
     with pytest.raises(Refused, match="does not take"):
         await stage.ledger.record_attempts(signing, await stage.cursor(signing.lane), [write])
 

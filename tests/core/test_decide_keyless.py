@@ -13,7 +13,7 @@ from txmanager.core.models import Attempt, Purpose
 from txmanager.core.states import Status
 
 NOW = 1_000_000_000
-GIVEN = Attempt(7, "0xg", b"raw", Purpose.GIVEN, NOW - 60_000)
+GIVEN = Attempt(7, "0xg", b"raw", Purpose.KEYLESS, NOW - 60_000)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from txmanager.runtime.sender import NO_WORD, Sender
 _AWAY = (Verdict.UNAVAILABLE, Verdict.RATE_LIMITED)
 
 
-class Relay(Sender):
-    purpose = Purpose.GIVEN
+class KeylessSender(Sender):
+    purpose = Purpose.KEYLESS
 
     def __init__(self, lane: OwnedLane, rng: random.Random) -> None:
         super().__init__(lane, rng)
