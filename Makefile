@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: truth help install lock test check quick-test run demo sim model bench lint openapi format clean chaos
+.PHONY: truth help install lock test check quick-test run demo sim model mutation bench lint openapi format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -78,6 +78,9 @@ sim: $(STAMP)  ## Simulate 100,000 schedules of faults and check every promise (
 
 truth: $(STAMP)  ## Ask a real node what the tests believe (NEAR_RPC=..., GETH=...; alone it says what to set)
 	@$(BIN)/python -m tests.truth
+
+mutation: $(STAMP)  ## Put small mistakes into the core and see that tests notice (ARGS="core/decide.py" for one module)
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 model: $(STAMP)  ## Visit every state of the Spin model, and break it rule by rule (VARIANT=NO_TOMBSTONE TRAIL=1 for one story)
 	@$(BIN)/python -m tests.model $(if $(VARIANT),--variant $(VARIANT)) $(if $(TRAIL),--trail) $(ARGS)

@@ -207,6 +207,7 @@ HOSTILE = {
 LIMITS_MB = {"says nothing": 15, "stops in the headers": 60, "stops in the body": 130, "does not read": 130}
 
 
+@pytest.mark.alone
 async def test_a_thousand_hostile_connections_take_bounded_memory(make_stage, redis7, devnet, prefix, capsys):
     more = "header_timeout_s = 60.0\nbody_timeout_s = 60.0\nwrite_timeout_s = 60.0"
     stage: Stage = make_stage(redis7.url, prefix, devnet, lanes=1, api_more=more)

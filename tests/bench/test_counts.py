@@ -34,6 +34,7 @@ def test_an_intent_writes_less_than_four_kilobytes_after_its_acceptance(drained)
     assert 1_000 < drained["written"] < 4_000
 
 
+@pytest.mark.alone
 def test_a_worker_runs_few_functions_for_an_intent():
     assert 100 < drain_ours(JOBS, "--count-calls")["calls"] < 500
 

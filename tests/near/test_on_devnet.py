@@ -95,6 +95,7 @@ async def test_a_burst_of_500_on_one_key_is_landed_or_proven_dead_each_and_never
     await chain.close()
 
 
+@pytest.mark.alone
 async def test_an_undisturbed_burst_on_one_connection_lands_whole_and_in_order(running):
     chain, lane = connect(running.accounts[4], Endpoint(running.nodes[0], direct=True))
     running.admin("faults", kind="stall", count=3)
