@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.signing.softhsm import PIN, TOKEN, SoftHsm
-from txmanager.core.errors import InvalidSettings
+from txmanager.cli.doctor import keys as doctor_keys
+from txmanager.core.errors import InvalidSettings, SignerAway
 from txmanager.settings import load
+from txmanager.signing.pkcs11 import Pkcs11Provider
 from txmanager.wiring import build_services
 
 pytest.importorskip("pkcs11", reason="needs txmanager[pkcs11]")
@@ -83,3 +85,27 @@ def test_a_mistake_is_one_sentence(softhsm: SoftHsm, write, keys: str, signer: s
         build_services(load(path))
     assert says in str(caught.value)
     assert PIN not in str(caught.value)
+
+
+async def test_doctor_makes_a_trial_signature_with_every_key(softhsm: SoftHsm, write, monkeypatch) -> None:
+    """The nodes are away; whether the key signs is told all the same."""
+    settings = load(write(configuration(softhsm, '"hsm:evm-1"')))
+    asked = []
+    plain = Pkcs11Provider.sign_many
+
+    async def sign_many(self, key, curve, requests):
+        asked.extend(requests)
+        return await plain(self, key, curve, requests)
+
+    monkeypatch.setattr(Pkcs11Provider, "sign_many", sign_many)
+    [found] = await doctor_keys(settings)
+    assert asked[0].unsigned.startswith(b"txmanager trial signature\n")
+    assert "no signature" not in found.what
+
+    async def away(self, key, curve, requests):
+        return [SignerAway("hsm: the module did not answer and was killed")] * len(requests)
+
+    monkeypatch.setattr(Pkcs11Provider, "sign_many", away)
+    [found] = await doctor_keys(settings)
+    assert found.level == "fail"
+    assert "gets no signature: hsm: the module did not answer" in found.what

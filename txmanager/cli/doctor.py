@@ -11,7 +11,8 @@ from typing import Any
 import typer
 
 from txmanager.cli.options import ConfigFile
-from txmanager.core.errors import InvalidSettings, KeyMissing, TxManagerError
+from txmanager.core.chain import Chain
+from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, SignerFault, TxManagerError
 from txmanager.core.findings import Finding
 from txmanager.core.seal import SealMode
 from txmanager.core.states import LaneState
@@ -152,16 +153,18 @@ async def nodes(settings: Settings, name: str) -> list[Finding]:
 
 
 async def keys(settings: Settings) -> list[Finding]:
-    """What the chain says of every key this machine holds: there, its nonce, its money."""
+    """Whether every key signs, and what the chain says of it: there, its nonce, its money."""
     from txmanager.wiring import build_services
 
     try:
         services, chains = build_services(settings)
     except TxManagerError as problem:
         return [Finding("fail", str(problem), "check pools.*.keys; a machine without workers needs none")]
-    findings = []
+    findings: list[Finding] = []
     try:
         for lane, service in services.items():
+            if not await _signs(lane, service.chain, findings):
+                continue
             try:
                 view = await service.chain.nonce(lane)
             except KeyMissing:
@@ -176,6 +179,18 @@ async def keys(settings: Settings) -> list[Finding]:
         for chain in chains:
             await chain.close()
     return findings
+
+
+async def _signs(lane: str, chain: Chain, findings: list[Finding]) -> bool:
+    """A trial signature that verifies; lanes whose callers sign have no key here."""
+    try:
+        await chain.trial(lane)
+    except SignerFault as fault:
+        findings.append(Finding("fail", f"{lane} gets no signature: {fault}", "check the signer, see docs/signers.md"))
+        return False
+    except InvalidInput:
+        pass
+    return True
 
 
 def _key(lane: str, balance: int | None, unit: Unit) -> Finding:
