@@ -138,7 +138,12 @@ class Stage:
             except httpx.TransportError:
                 return False
 
-        until_sync(ready, 60.0, every=0.1, what="the API answers and the lanes are there")
+        logs = {name: self.folder / f"{name}.log" for name in self.children}
+        try:
+            until_sync(ready, 120.0, every=0.1, what="the API answers and the lanes are there")
+        except AssertionError as late:
+            said = {name: log.read_text()[-1000:] for name, log in logs.items()}
+            raise AssertionError(f"{late}: {said}") from None
 
     def ask(self, method: str, *params: object) -> Any:
         asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

@@ -40,8 +40,6 @@ class Transfer(BaseModel):
 
 
 class CreateAccount(Transfer):
-    """Make an account with a first balance."""
-
     creates: ClassVar[bool] = True
 
 
@@ -114,14 +112,13 @@ class ToyChain:
         return [_reply(answer) for answer in answers]
 
     async def probe(self, lane: str, attempt: Attempt) -> SendReply:
-        return (await self.broadcast(f"{lane}/probe", [attempt]))[0]
+        return (await self.broadcast(lane, [attempt]))[0]
 
     async def look_up(self, lane: str, attempts: Sequence[tuple[Intent, Attempt]]) -> list[Sighting]:
         return [_sighting(told) for told in await self._landed([attempt for _, attempt in attempts])]
 
     async def prove_dead(self, lane: str, attempts: Sequence[Attempt]) -> list[ask.Proof | None]:
-        """Dead is what did not land although its nonce is used. The nonce is read first."""
-        used = (await self.nonce(lane)).next_nonce
+        used = (await self.nonce(lane)).next_nonce  # read first: then what is unknown below it never landed
         found = zip(attempts, await self._landed(attempts), strict=True)
         dead = [(a.nonce, a.nonce < used and told is None) for a, told in found]
         return [ask.Proof("overtaken", {"final_nonce": str(nonce)}) if gone else None for nonce, gone in dead]
@@ -174,7 +171,7 @@ FAMILY = ChainFamily(
     pool=PoolSettings,
     kinds=KINDS,
     paths={"toy.create_account": KindPath("/v1/toy/accounts")},
-    reading=lambda pool: reading,
+    reading=lambda network, pool: reading,
     lanes=lambda name, network: f"toy:{name}",
     load_keys=load_keys,
     open_chain=open_chain,
