@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.gateway.senders import CHAIN_ID
 
 ROOT = Path(__file__).parent.parent.parent
 MANIFEST = Path(__file__).parent / "clients"
@@ -43,10 +46,11 @@ def installed() -> Path:
     return folder
 
 
-def run(library: str, mode: str, url: str, key: str, many: int = 0) -> Any:
+def run(library: str, mode: str, url: str, key: str, many: int = 0, chain_id: int = CHAIN_ID) -> Any:
     """What `ethers.mjs` or `viem.mjs` prints."""
     command = ["node", f"{library}.mjs", mode, url, key, str(many)]
-    done = subprocess.run(command, cwd=installed(), check=False, capture_output=True, timeout=150)
+    environment = {**os.environ, "CHAIN_ID": str(chain_id)}
+    done = subprocess.run(command, cwd=installed(), env=environment, check=False, capture_output=True, timeout=150)
     assert done.returncode == 0, done.stderr.decode()[-2_000:]
     return json.loads(done.stdout)
 

@@ -90,7 +90,7 @@ async def gateway(
     settings = GatewaySettings(port=0, **told)
     strict = settings.backend == "strict"
     upstream = EvmUpstream(
-        CHAIN_ID,
+        getattr(machine, "chain_id", CHAIN_ID),
         [Endpoint(machine.url, max_body=settings.max_answer_bytes)],
         strict=strict,
         network=PRESETS[finality],

@@ -7,7 +7,7 @@ const wallet = new Wallet(key, provider);
 const GWEI = 10n ** 9n;
 const to = "0x" + "11".repeat(20);
 const call = (nonce, more = {}) => ({
-  to, value: 1n, nonce, gasLimit: 21_000n, chainId: 31337n, type: 2,
+  to, value: 1n, nonce, gasLimit: 21_000n, chainId: BigInt(process.env.CHAIN_ID), type: 2,
   maxFeePerGas: 10n * GWEI, maxPriorityFeePerGas: GWEI, ...more,
 });
 const told = (error) => ({ class: error.code, words: error.info?.error?.message ?? error.error?.message ?? error.message });

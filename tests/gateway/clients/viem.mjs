@@ -4,7 +4,7 @@ import { privateKeyToAccount } from "viem/accounts";
 
 const [, , mode, url, key, many] = process.argv;
 const chain = defineChain({
-  id: 31337, name: "test", nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 }, rpcUrls: { default: { http: [url] } },
+  id: Number(process.env.CHAIN_ID), name: "test", nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 }, rpcUrls: { default: { http: [url] } },
 });
 const transport = http(url, { retryCount: 0 });
 const account = privateKeyToAccount(key);
