@@ -31,8 +31,6 @@ from txmanager.signing.sources import Asked, Curve, KeySources
 
 
 class Transfer(BaseModel):
-    """Pay an account."""
-
     model_config = ConfigDict(extra="forbid")
     creates: ClassVar[bool] = False
     account: str = Field(pattern=r"^[A-Za-z0-9:]{1,80}$", examples=["alice"])
@@ -68,6 +66,12 @@ class ToyChain:
 
     def serves(self, intent: Intent) -> bool:
         return intent.kind in KINDS
+
+    def instant(self, lane: str) -> bool:
+        return self._signers[lane].instant
+
+    async def trial(self, lane: str) -> None:
+        await self._sign(lane, [Transaction(account_of(lane), -1, "", 0)], Purpose.NOOP, 0)
 
     async def nonce(self, lane: str) -> NonceView:
         told = await self._rpc.call("toy_account", [account_of(lane)])

@@ -1,7 +1,4 @@
-"""`python -m toychain.node ACCOUNT=BALANCE ...`: the chain, over JSON-RPC. It prints its URL; its memory is the state.
-
-A transaction is JSON and 64 bytes of signature. An account that signs is named like its ed25519 key.
-"""
+"""`python -m toychain.node ACCOUNT=BALANCE ...`: the chain, over JSON-RPC. It prints its URL; its memory is the state."""
 
 from __future__ import annotations
 
@@ -112,7 +109,6 @@ def serve(chain: Chain) -> ThreadingHTTPServer:
 
 
 if __name__ == "__main__":
-    told = [given.rpartition("=") for given in sys.argv[1:]]
-    server = serve(Chain({name: int(balance) for name, _, balance in told}))
+    server = serve(Chain({name: int(money) for name, _, money in (told.rpartition("=") for told in sys.argv[1:])}))
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()
