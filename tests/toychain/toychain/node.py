@@ -1,4 +1,4 @@
-"""`python -m toychain.node ACCOUNT=BALANCE ...`: the chain, over JSON-RPC. It prints its URL; its memory is the state."""
+"""`python -m toychain.node ACCOUNT=BALANCE ...`: the chain, over JSON-RPC. It prints its URL."""
 
 from __future__ import annotations
 
