@@ -320,7 +320,7 @@ def test_every_command_of_the_runbook_exists():
     named = set(re.findall(r"txmanager ([a-z]+)", text)) - {"on"}
     assert named <= COMMANDS | groups, named - COMMANDS - groups
     verbs = set(re.findall(r"txmanager lanes ([a-z]+)", text))
-    assert verbs <= {"pause", "resume", "drain", "close", "rebaseline"}
+    assert verbs <= {"pause", "resume", "drain", "close", "rebaseline", "replay"}
 
 
 def test_promtool_finds_the_rules_right_and_their_unit_tests_pass():
