@@ -261,7 +261,7 @@ async def damaged(stage: EvmStage, reason: str) -> Record:
 async def foreign_bytes(stage: EvmStage, signer: EvmSigner, nonce: int) -> bytes:
     """A transaction that this key would sign, at that nonce."""
     chain, lane = stage.make_chain(), f"evm:31337:{signer.address}"
-    chain._signers[lane] = signer
+    chain._signers[lane] = chain._checked(lane, signer)
     noop = await chain.noop(lane, nonce, (), 0)
     await chain.close()
     assert noop is not None

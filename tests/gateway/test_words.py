@@ -7,6 +7,7 @@ import rlp
 
 from tests.gateway.senders import GWEI, Sender
 from tests.gateway.stage import RpcError, gateway
+from tests.waiting import until
 
 LEGACY = {"gasPrice": 10 * GWEI}
 
@@ -86,7 +87,12 @@ async def test_prices_below_the_floor_and_nonces_that_are_used(anvil):
         words = r"^transaction gas price below minimum: gas tip cap 1999999999, minimum needed 2000000000$"
         with pytest.raises(RpcError, match=words):
             await gate.send(sender.sign(0, price=2 * GWEI - 1))
-        await gate.send(sender.sign(0))
+        hash = await gate.send(sender.sign(0))
+
+        async def used() -> bool:
+            return (await gate.status(hash))["state"] in ("landed", "ended")
+
+        await until(used, 30.0, what="seen in a block")  # before that it is a replacement
         with pytest.raises(RpcError, match=r"^nonce too low: next nonce 1, tx nonce 0$"):
             await gate.send(sender.sign(0, value=5))
 

@@ -36,6 +36,7 @@ def crowded() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+@pytest.mark.alone
 def test_a_second_start_finds_its_data_within_10_s_and_a_stop_leaves_no_process(start):
     first = start().ready()
     headers, record = first.create("alice")
