@@ -25,7 +25,7 @@ class Catch:
         return self.violation is not None
 
 
-def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
+def hunt(name: str, seeds: int, seconds: float = float("inf"), first: int = 0) -> Catch:
     from tests.sim.mutants import MUTANTS
     from tests.sim.stories import STORIES, tell
     from tests.sim.world import run
@@ -36,7 +36,7 @@ def hunt(name: str, seeds: int, seconds: float = float("inf")) -> Catch:
         for story in STORIES.get(name, ()):
             if violations := tell(story)[0]:
                 return Catch(name, 0, time.process_time() - started, violations[0], True)
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             result = run(draw(seed))
             spent += 1
             if spent % 25 == 0:
