@@ -40,7 +40,7 @@ def cases(count: int) -> Iterator[Alive]:
             priced_out=odds(0.1),
             means=Finding(pick(list(Word)), Purse("account", 10), 50) if odds(0.7) else None,
         )
-        yield Alive(
+        yield Alive.of(
             record(first, *noops, status=pick([Status.INFLIGHT, Status.HELD]), cancel_requested=odds(0.2)),
             [first],
             noops,

@@ -23,11 +23,11 @@ from tests.waiting import until
 from txmanager.chains.evm.transaction import Body, Fees, read_raw, sign_any
 from txmanager.core import alive
 from txmanager.core.alerts import Alert
+from txmanager.core.lane_plan import LanePlan
 from txmanager.core.models import Purpose
 from txmanager.core.states import LaneState, Status
-from txmanager.runtime.gaps import Gaps
+from txmanager.runtime.gaps import GapFiller
 from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.sender import Sender
 from txmanager.signing.evm import EvmSigner
 
 GWEI = 10**9
@@ -147,7 +147,7 @@ async def dropped_is_sent_again_with_the_same_bytes(make_anvil: Make) -> None:
             assert [[a.hash for a in r.attempts] for r in records] == [[hash] for hash in hashes]
 
 
-@told(lambda: patch.object(Gaps, "see", never))
+@told(lambda: patch.object(GapFiller, "see", never))
 async def gap_is_filled_and_the_cursor_stays(make_anvil: Make) -> None:
     """A transaction from before the lane, taken back by a reorg: the number below the lane's first is nobody's."""
     anvil, signer = make_anvil(), new_signer()
@@ -221,7 +221,7 @@ async def foreign_use_of_an_idle_key_quarantines_its_lane(make_anvil: Make) -> N
             await watch.alerted(Alert.FOREIGN, Alert.STOPPED)
 
 
-@told(lambda: patch.object(Sender, "rebroadcast", never))
+@told(lambda: patch.object(LanePlan, "rebroadcast", never))
 async def restart_of_node_and_worker_loses_nothing(make_anvil: Make) -> None:
     """The node forgot its pool while no worker ran: alerted, and healed by the next owner's recovery."""
     anvil = make_anvil("--no-mining", state=True)

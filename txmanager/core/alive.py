@@ -35,20 +35,30 @@ class Alive:
     traits: Traits
     now: int
     doom: Doom | None
+    age: int
+    """Since its newest bytes were signed."""
+    refusal: SendReply | None
+    """A node's newest word, if it did not take the bytes."""
+
+    @classmethod
+    def of(
+        cls,
+        record: Record,
+        attempts: Sequence[Attempt],
+        noops: Sequence[Attempt],
+        seen: Observation,
+        policy: Policy,
+        traits: Traits,
+        now: int,
+        doom: Doom | None,
+    ) -> Alive:
+        age = now - (attempts[0].signed_at if len(attempts) == 1 else _newest(attempts).signed_at)
+        refusal = seen.reply if seen.reply is not None and not seen.reply.verdict.sent else None
+        return cls(record, attempts, noops, seen, policy, traits, now, doom, age, refusal)
 
     @property
     def held(self) -> bool:
         return self.record.status is Status.HELD
-
-    @property
-    def age(self) -> int:
-        return self.now - max(a.signed_at for a in self.attempts)
-
-    @property
-    def refusal(self) -> SendReply | None:
-        """A node's newest word, if it did not take the bytes."""
-        reply = self.seen.reply
-        return reply if reply is not None and not reply.verdict.sent else None
 
     @property
     def rivals(self) -> Sequence[Attempt]:
@@ -71,13 +81,13 @@ def decide_alive(case: Alive) -> Step:
 
 
 def prove_after_long(case: Alive) -> Step | None:
-    if case.held or case.age < case.policy.hold_after_ms or case.seen.unproven:
+    if case.age < case.policy.hold_after_ms or case.held or case.seen.unproven:
         return None
     return Prove("not seen for long: it may have expired")
 
 
 def hold_without_proof(case: Alive) -> Step | None:
-    if case.held or case.age < case.policy.hold_after_ms:
+    if case.age < case.policy.hold_after_ms or case.held:
         return None
     names: list[Json] = [a.name for a in case.attempts]
     return Hold("no_proof", {"attempts": names, "message": "neither landed nor provably dead"})
@@ -85,7 +95,7 @@ def hold_without_proof(case: Alive) -> Step | None:
 
 def prove_when_overtaken(case: Alive) -> Step | None:
     killed = case.seen.overtaken and case.traits.overtaking_kills
-    if killed or any(on_chain(noop, case.seen) for noop in case.noops):
+    if killed or (case.noops and any(on_chain(noop, case.seen) for noop in case.noops)):
         return Prove("a higher nonce is on chain")
     return None
 
@@ -119,7 +129,7 @@ def prove_when_called_dead(case: Alive) -> Step | None:
 
 
 def prove_without_noop(case: Alive) -> Step | None:
-    if not case.to_kill or case.seen.killable:
+    if case.seen.killable or not case.to_kill:
         return None
     return Prove("its key signs no no-op: expiry or the next intent that lands ends it")
 
@@ -127,7 +137,7 @@ def prove_without_noop(case: Alive) -> Step | None:
 def kill(case: Alive) -> Step | None:
     """A no-op at a nonce of its own must overtake nobody, so it waits for an idle lane."""
     safe = case.traits.replaces or (case.seen.clear and case.seen.idle)
-    if not case.to_kill or case.seen.priced_out or not safe:
+    if not safe or case.seen.priced_out or not case.to_kill:
         return None
     return Kill(case.doom or Doom(KillCause.CANCELLED, "cancelled"), "a no-op makes its death provable")
 
@@ -135,7 +145,7 @@ def kill(case: Alive) -> Step | None:
 def kill_overdue(case: Alive) -> Step | None:
     """The lowest nonce is given up, where the policy says so. Waiting for a lower one does not count."""
     seen, limit = case.seen, case.policy.cancel_after_ms
-    if case.to_kill or case.noops or seen.priced_out or limit is None or not seen.lowest or case.held:
+    if limit is None or not seen.lowest or seen.priced_out or case.noops or case.to_kill or case.held:
         return None
     since = max(seen.lowest_since, min(a.signed_at for a in case.attempts))
     if case.now - since < limit:
@@ -146,14 +156,14 @@ def kill_overdue(case: Alive) -> Step | None:
 def offer_more_when_refused(case: Alive) -> Step | None:
     """A node calls the price too low."""
     verdict = case.seen.reply.verdict if case.seen.reply else None
-    if not _may_offer_more(case) or verdict not in _TOO_CHEAP or _price_age(case) < REPRICE_EVERY_MS:
+    if verdict not in _TOO_CHEAP or not _may_offer_more(case) or _price_age(case) < REPRICE_EVERY_MS:
         return None
     return Replace(_newest(case.rivals), f"the node says {verdict}")
 
 
 def offer_more_when_slow(case: Alive) -> Step | None:
     """Only the lowest nonce is bumped for being slow."""
-    if not _may_offer_more(case) or case.refusal is not None or not case.seen.lowest:
+    if case.refusal is not None or not case.seen.lowest or not _may_offer_more(case):
         return None
     if min(_price_age(case), case.now - case.seen.lowest_since) < case.policy.replace_after_ms:
         return None

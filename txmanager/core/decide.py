@@ -88,7 +88,7 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
         if given:
             return _decide_given(record, alive[0], seen, policy, now)
         noops = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
-        return decide_alive(Alive(record, alive, noops, seen, policy, traits, now, _doomed(record, seen)))
+        return decide_alive(Alive.of(record, alive, noops, seen, policy, traits, now, _doomed(record, seen)))
     return _end_given(record, deaths) if given else _decide_dead(record, seen, policy, deaths)
 
 

@@ -16,7 +16,7 @@ from txmanager.core.models import IntentId, Json, failure
 from txmanager.core.stops import QuarantineCause
 
 if TYPE_CHECKING:
-    from txmanager.runtime.flights import Flight
+    from txmanager.core.flights import Flight
     from txmanager.runtime.lane import OwnedLane
 
 STRIKES = 3

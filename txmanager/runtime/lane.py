@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -27,15 +27,19 @@ from txmanager.core.errors import (
     Unavailable,
     Unconfirmed,
 )
+from txmanager.core.flights import Flight
+from txmanager.core.keyless_plan import KeylessPlan
+from txmanager.core.lane_plan import WORKING, LanePlan
 from txmanager.core.ledger import Landed, Ledger, Renewed, Settled, Settlement
-from txmanager.core.models import Fence, Json, Lane, Purpose, Record
-from txmanager.core.positions import START, place
+from txmanager.core.models import Fence, Json, Lane, Record
+from txmanager.core.positions import place
 from txmanager.core.seal import Seals
+from txmanager.core.signing_plan import SigningPlan
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, held_words, words_of
+from txmanager.core.write_head import WriteHead
 from txmanager.runtime.breaks import Breaks
-from txmanager.runtime.flights import Flight, Flights
-from txmanager.runtime.gaps import Gaps
+from txmanager.runtime.gaps import GapFiller
 from txmanager.runtime.guarded import GuardedChain
 from txmanager.runtime.metrics import Metrics
 from txmanager.runtime.wallet import Wallet
@@ -44,7 +48,6 @@ T = TypeVar("T")
 
 _SHOWN = 20
 """How many intents a quarantine names."""
-WORKING = (LaneState.ACTIVE, LaneState.DRAINING)
 
 
 class LeaseLapsed(TxManagerError):
@@ -57,21 +60,6 @@ class Unserved(TxManagerError):
     """The oldest intent needs a newer release than this worker."""
 
     code = "unserved"
-
-
-@dataclass(frozen=True, slots=True)
-class Footing:
-    """What an owner knows of a lane's write position, as long as its lease has not been over for a moment: what it
-    remembers from before proves nothing, since another owner may have written, and a roll-back hidden it."""
-
-    cursor: int | None
-    signed_upto: str
-    last_id: str
-
-    def stands_in(self, lane: Lane) -> bool:
-        """Whether the ledger still has all that this owner wrote and read."""
-        same = (self.cursor, self.signed_upto) == (lane.cursor, lane.signed_upto)
-        return same and place(lane.last_id) >= place(self.last_id)
 
 
 @dataclass(slots=True)
@@ -97,53 +85,41 @@ class OwnedLane:
     chain: Chain
     fence: Fence
     policy: Policy
-    stored: Lane
+    leased: InitVar[Lane]
+    """The lane as it was when it was leased."""
     valid_until: float
     """Monotonic time after which this owner must not write or send."""
-    flights: Flights = field(init=False)
-    gaps: Gaps = field(init=False)
+    plan: LanePlan = field(init=False)
+    gaps: GapFiller = field(init=False)
     breaks: Breaks = field(init=False)
     wallet: Wallet = field(init=False)
-    cursor: int = 0
-    signed_upto: str = START
-    last_id: str = START
     depth: int = 0
-    state: LaneState = LaneState.ACTIVE
     asks: int = 0
     checked: Check = field(default_factory=Check)
     """The monitor's request that was answered last."""
     deepest: tuple[int, int] = (-1, -1)
     """The highest nonce of ours that was settled by this owner, and the height it was included at."""
-    taking: bool = True
     sending: bool = False
     """Whether the sender is between a take and its last send."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the sender may have something to do."""
     flying: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the tracker may have something to look at."""
-    fresh: bool = True
-    """Whether the queue may hold entries that were not taken yet."""
     refresh: bool = False
     """Whether an operator, a canceller or a new server asks for attention."""
-    resend: bool = False
-    """Whether the sender should send everything open again: a node seems to have lost it."""
-    ask_funds: bool = False
-    """Whether the sender should ask again if the lane can pay for what it waits for."""
     blind: bool = False
     """Whether it was leased after a roll-back that nobody vouched for: what it read then proves nothing."""
-    given_up: dict[str, str] = field(default_factory=dict)
-    """Attempts whose write-ahead was refused, by name, with their stream ids: an earlier copy may still arrive."""
     log: Any = field(init=False, default=None)
 
-    def __post_init__(self) -> None:
-        self.flights = Flights(self.policy, gaps_block=self.chain.traits.gaps_block and not self.keyless)
+    def __post_init__(self, leased: Lane) -> None:
+        make = KeylessPlan if leased.keyless else SigningPlan
+        self.plan = make(self.policy, self.chain.traits, leased)
         self.chain = GuardedChain(self.chain)
-        self.gaps = Gaps(self)
+        self.gaps = GapFiller(self)
         self.breaks = Breaks(self)
         self.wallet = Wallet(self)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
-        self._adopt(self.stored)
-        self.checked = self.stored.check
+        self.depth, self.asks, self.checked = leased.depth, leased.asks, leased.check
 
     @property
     def id(self) -> str:
@@ -152,37 +128,12 @@ class OwnedLane:
     @property
     def keyless(self) -> bool:
         """The callers hold the key: numbers come by reservation, and what goes wrong is reported, not cured."""
-        return self.stored.keyless
-
-    @property
-    def footing(self) -> Footing:
-        return Footing(self.cursor, self.signed_upto, self.last_id)
+        return self.plan.stored.keyless
 
     @property
     def settled(self) -> bool:
         """Nothing of this owner is on its way: the lane can be handed over without a wait for finality."""
-        return not self.sending and all(flight.held for flight in self.flights)
-
-    @property
-    def forgets(self) -> bool:
-        """The ledger lost writes, and nobody said yet what they were."""
-        return self.state is LaneState.QUARANTINED and self.stored.cause is QuarantineCause.ROLLED_BACK
-
-    @property
-    def lacks_funds(self) -> bool:
-        return self.state is LaneState.PAUSED and self.stored.cause is PauseCause.FUNDS
-
-    @property
-    def signs_again(self) -> bool:
-        """Whether a re-sign or a no-op may go out. A pause stops first attempts; a lack of funds stops all but the
-        no-op that ends an intent, which may be the one that lacks them."""
-        return self.state in WORKING or (self.state is LaneState.PAUSED and not self.lacks_funds)
-
-    def _adopt(self, lane: Lane) -> None:
-        self.stored = lane
-        self.cursor = lane.cursor if lane.cursor is not None else 0
-        self.signed_upto, self.last_id = lane.signed_upto, lane.last_id
-        self.depth, self.state, self.asks = lane.depth, lane.state, lane.asks
+        return not self.sending and all(flight.held for flight in self.plan.flights)
 
     # -- safety
 
@@ -212,9 +163,9 @@ class OwnedLane:
 
     async def quarantine(self, cause: QuarantineCause, evidence: Mapping[str, Json]) -> None:
         """Stop signing until an operator looked: a promise might not hold."""
-        if self.state is LaneState.QUARANTINED:
+        if self.plan.state is LaneState.QUARANTINED:
             return
-        self.state, self.stored = LaneState.QUARANTINED, replace(self.stored, reason=cause.value, cause=cause)
+        self.plan.quarantined(cause)
         fix = f"txmanager lanes rebaseline {self.id}, after finding out who else used the key or what was lost"
         evidence = {**evidence, "resolve": fix}
         await self._stop(LaneState.QUARANTINED, cause, cause.value, evidence)
@@ -263,32 +214,32 @@ class OwnedLane:
 
     async def waits_for_held(self) -> bool:
         """Whether the others have to wait for an intent that is held. Once its number is used they do not."""
-        held = [flight for flight in self.flights if flight.held]
-        if self.keyless or not any(map(self.flights.blocks, held)):
+        held = [flight for flight in self.plan.flights if flight.held]
+        if self.keyless or not any(map(self.plan.flights.blocks, held)):
             return False
         with contextlib.suppress(Unavailable, Busy, KeyMissing):
-            self.flights.used = (await self.chain.nonce(self.id)).next_nonce - 1
+            self.plan.flights.used = (await self.chain.nonce(self.id)).next_nonce - 1
         strict = self.policy.window == 1 or self.chain.traits.gaps_block
-        return strict and any(map(self.flights.blocks, held))
+        return strict and any(map(self.plan.flights.blocks, held))
 
     async def pause(self, cause: PauseCause, evidence: Mapping[str, Json], reason: str = "") -> None:
-        if self.state not in WORKING:
+        if self.plan.state not in WORKING:
             return
         reason = reason or words_of(cause)
-        evidence = {**evidence, "was": self.state.value}
-        self.state = LaneState.PAUSED
-        self.stored = await self._stop(LaneState.PAUSED, cause, reason, evidence)
+        evidence = {**evidence, "was": self.plan.state.value}
+        self.plan.state = LaneState.PAUSED
+        self.plan.stored = await self._stop(LaneState.PAUSED, cause, reason, evidence)
         self.log.error("lane paused", reason=reason, evidence=evidence)
 
     async def resume(self, why: str) -> None:
         """Back to what it was before the pause: a lane that an operator drains stays draining."""
-        draining = self.stored.evidence.get("was") == LaneState.DRAINING.value
+        draining = self.plan.stored.evidence.get("was") == LaneState.DRAINING.value
         state = LaneState.DRAINING if draining else LaneState.ACTIVE
-        self.stored = await self.retry_while_leased(
+        self.plan.stored = await self.retry_while_leased(
             lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence)
         )
-        self.state = self.stored.state
-        self.resend = True  # what is in flight goes out again before anything newer
+        self.plan.state = self.plan.stored.state
+        self.plan.send_all_again()  # what is in flight goes out again before anything newer
         self.log.info("lane resumed", why=why)
         self.work.set()
 
@@ -300,35 +251,35 @@ class OwnedLane:
         if answer.asks != self.asks or answer.moved:
             self.asks, self.refresh = answer.asks, True
             self.flying.set()
-        if answer.state is not self.state:
-            self.state = answer.state
-        if self.lacks_funds:
+        if answer.state is not self.plan.state:
+            self.plan.state = answer.state
+        if self.plan.lacks_funds:
             self.flying.set()
-        if answer.depth > len(self.flights):
+        if answer.depth > len(self.plan.flights):
             self.wake()
 
     def wake(self) -> None:
         """Something was appended, or may have been."""
-        self.fresh = True
+        self.plan.take_again()
         self.work.set()
 
     # -- recovery
 
     async def recover(self) -> None:
         """Make sure that the ledger is the one we know, the chain is where it says, and load what is in flight."""
-        asked = self.stored if self.state is LaneState.PAUSED and self.stored.command is not None else None
+        plan, asked = self.plan, self.plan.command
         if asked is None:
-            await self._check_history(self.stored, None)
-        if self.stored.cursor is None and not self.keyless:
+            await self._check_history(plan.stored, None)
+        if plan.stored.cursor is None and not self.keyless:
             await self._first_baseline()
         await self.load()
         await self.gaps.load()
         if asked is not None:  # an operator spoke while nobody owned the lane
             await self._rebaseline(asked)
-        elif self.state is not LaneState.QUARANTINED and not self.keyless:
+        elif plan.state is not LaneState.QUARANTINED and not self.keyless:
             await self._check_chain()
 
-    async def _check_history(self, lane: Lane, known: Footing | None) -> None:
+    async def _check_history(self, lane: Lane, known: WriteHead | None) -> None:
         """Another history: go on only if nothing of ours can be missing in it."""
         if not lane.moved:
             return
@@ -348,8 +299,9 @@ class OwnedLane:
         view = await self._nonce()
         if view is not None:
             first = await self._confirmed(view)
-            self.cursor = await self.retry_while_leased(lambda: self.context.ledger.baseline(self.fence, first))
-            self._adopt(replace(self.stored, cursor=self.cursor, baseline=self.cursor))
+            cursor = await self.retry_while_leased(lambda: self.context.ledger.baseline(self.fence, first))
+            self.plan.adopt(replace(self.plan.stored, cursor=cursor, baseline=cursor))
+            self.depth, self.asks = self.plan.stored.depth, self.plan.stored.asks  # what was asked since is read again
 
     async def _confirmed(self, view: NonceView) -> int:
         """The next nonce as several nodes see it, however long that takes: a number that one invents would leave the
@@ -367,21 +319,14 @@ class OwnedLane:
     async def _check_chain(self) -> None:
         """A nonce on chain that none of our attempts explains is foreign use or lost data."""
         view = await self._nonce()
-        if view is None or self.stored.cursor is None:
+        if view is None or self.plan.stored.cursor is None:
             return
         used = view.next_nonce - 1
-        evidence = {"chain_nonce": str(used), "cursor": str(self.cursor), "landed": str(self.stored.landed)}
+        cursor, landed = self.plan.head.cursor, self.plan.stored.landed
+        evidence = {"chain_nonce": str(used), "cursor": str(cursor), "landed": str(landed)}
         self.gaps.see(view)
-        ours = {a.nonce for f in self.flights for a in f.record.attempts}
-        known = max(self.stored.landed if self.stored.landed is not None else -1, (self.stored.baseline or 0) - 1)
-
-        def foreign(seen: NonceView) -> bool:
-            stranger = seen.next_nonce - 1 > known and seen.next_nonce - 1 not in ours
-            return seen.next_nonce > self.cursor or (self.chain.traits.overtaking_kills and stranger)
-
-        await self.retry_while_leased(
-            lambda: self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence)
-        )
+        wrong, cause = self.plan.unexplained, QuarantineCause.FOREIGN_NONCE_USE
+        await self.retry_while_leased(lambda: self._quarantine_if(wrong, view, cause, evidence))
 
     async def _quarantine_if(
         self, wrong: Callable[[NonceView], bool], view: NonceView, cause: QuarantineCause, evidence: Mapping[str, Json]
@@ -427,27 +372,19 @@ class OwnedLane:
 
     async def load(self) -> None:
         """Read the records in flight again, keeping what was seen of them and what was written meanwhile."""
-        before = {flight.record.id for flight in self.flights}
+        before = {flight.record.id for flight in self.plan.flights}
         records = await self.retry_while_leased(lambda: self.context.ledger.unfinished(self.fence))
         flights = []
-        self._own(records)
+        self.plan.head.own(records)
         for record in sorted(records, key=lambda r: place(r.position)):
             # What is read back may have been sent or not: it gets the same patience as a fresh send.
-            flight = self.flights.get(record.id) or Flight(record, sent_at=self.context.clock())
+            flight = self.plan.flights.get(record.id) or Flight(record, sent_at=self.context.clock())
             if len(record.attempts) >= len(flight.record.attempts):
                 flight.record = record
             flights.append(flight)
         read = {flight.record.id for flight in flights}
-        since = [f for f in self.flights if f.record.id not in before and f.record.id not in read]
-        self.flights.replace_all([*flights, *since])
-
-    def _own(self, records: Sequence[Record]) -> None:
-        """Take over what a late copy of our own request wrote ahead after we had given it up."""
-        for attempt in [a for r in records for a in r.attempts if a.name in self.given_up]:
-            position = self.given_up.pop(attempt.name)
-            self.cursor = max(self.cursor, attempt.nonce + 1)
-            if attempt.purpose is Purpose.FIRST:
-                self.signed_upto = max(self.signed_upto, position, key=place)
+        since = [f for f in self.plan.flights if f.record.id not in before and f.record.id not in read]
+        self.plan.flights.replace_all([*flights, *since])
 
     async def apply_requests(self) -> None:
         """Something was asked of this lane: read what, and carry out what concerns the whole lane."""
@@ -456,13 +393,13 @@ class OwnedLane:
         if view is None:
             raise Fenced(self.id, "", 0)
         checked, self.checked = view.check != self.checked, view.check
-        self.state, self.stored = view.state, replace(view, cursor=self.stored.cursor)
-        if view.state is LaneState.PAUSED and view.command is not None:
+        self.plan.state, self.plan.stored = view.state, replace(view, cursor=self.plan.stored.cursor)
+        if self.plan.command is not None:
             await self._rebaseline(view)
         else:
-            await self._check_history(view, None if self.blind else self.footing)
+            await self._check_history(view, None if self.blind else self.plan.head)
         await self.load()
-        self.ask_funds = True  # a cancelled intent may be what the lane waits for
+        self.plan.ask_about_funds()  # a cancelled intent may be what the lane waits for
         if checked:
             await self._compare(view.check)
         self.flying.set()  # what was read back may be in flight again, as after a roll-back of its end
@@ -472,9 +409,9 @@ class OwnedLane:
         """A monitor saw something: compare with the chain now, send again what it says was dropped."""
         self.context.metrics.checks.labels(self.id).inc()
         self.log.info("checked", check=str(check))
-        if Alert.DROPPED in check.alerts and len(self.flights):
-            self.resend = True
-        if self.chain.traits.gaps_block and not self.stored.keyless and self.state is not LaneState.QUARANTINED:
+        if Alert.DROPPED in check.alerts and len(self.plan.flights):
+            self.plan.send_all_again()
+        if self.plan.gaps.block and self.plan.state is not LaneState.QUARANTINED:
             await self.look_at_chain()
 
     async def look_at_chain(self) -> None:
@@ -486,17 +423,14 @@ class OwnedLane:
             return
         self.gaps.see(view)
 
-        def foreign(seen: NonceView) -> bool:
-            return seen.next_nonce > self.cursor and self.stored.cursor is not None and not self.stored.keyless
-
         def undone(seen: NonceView) -> bool:
             """A settled nonce that the chain would take again. A node that lags says so, too: its height tells."""
             return nonce >= 0 and seen.height >= height and seen.next_nonce <= nonce
 
         used = str(view.next_nonce - 1)
         try:
-            evidence = {"chain_nonce": used, "cursor": str(self.cursor)}
-            await self._quarantine_if(foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence)
+            evidence = {"chain_nonce": used, "cursor": str(self.plan.head.cursor)}
+            await self._quarantine_if(self.plan.foreign, view, QuarantineCause.FOREIGN_NONCE_USE, evidence)
             evidence = {"settled_nonce": str(nonce), "at_height": str(height), "chain_nonce": used}
             if undone(view):
                 evidence |= await self._undone(view.next_nonce)
@@ -534,11 +468,11 @@ class OwnedLane:
             # block, what the chain has used is, and the cursor stays where it is.
             baseline = await self._confirmed(chain)
             if not self.chain.traits.gaps_block:
-                baseline = max(baseline, self.cursor + 1)
-            self.cursor = await self.retry_while_leased(
+                baseline = max(baseline, self.plan.head.cursor + 1)
+            self.plan.head.cursor = await self.retry_while_leased(
                 lambda: self.context.ledger.baseline(self.fence, baseline, operator=True)
             )
-            self.stored = replace(view, cursor=self.cursor)
+            self.plan.stored = replace(view, cursor=self.plan.head.cursor)
             self.deepest = (-1, -1)
             await self.load()
             await self.gaps.vouched(chain)
@@ -547,5 +481,5 @@ class OwnedLane:
             if view.command is LaneCommand.REBASELINE:
                 await self.resume("rebaselined by an operator")
             else:
-                self.state = LaneState.ACTIVE  # for a moment: only what works can be paused
+                self.plan.state = LaneState.ACTIVE  # for a moment: only what works can be paused
                 await self.pause(PauseCause.REBASELINED, {})

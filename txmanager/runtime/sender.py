@@ -1,7 +1,6 @@
 """The sending half of a lane: take, sign, write ahead, broadcast, strictly in order.
 
-It holds the two rules that keep a lane from hurting itself: a send that was not taken stops every higher nonce, and
-a re-sign or a no-op goes out alone, when nothing it could overtake is open.
+What comes next is the plan's to say (`core/lane_plan`). This carries it out, and tells the plan what came of it.
 """
 
 from __future__ import annotations
@@ -14,49 +13,45 @@ from dataclasses import replace
 
 from txmanager.core.bounds import bounded
 from txmanager.core.chain import Impossible, Prepared, SendReply, Unpriced, Verdict
-from txmanager.core.decide import Kill, Replace, Resign
+from txmanager.core.decide import Kill, Resign
 from txmanager.core.errors import NotOurs, NotSigned, Refused, RolledBack, TxManagerError
+from txmanager.core.flights import Flight
 from txmanager.core.funds import Finding, Word
 from txmanager.core.kills import KillCause, doom_of
+from txmanager.core.lane_plan import (
+    Action,
+    AskFunds,
+    Batch,
+    FillGaps,
+    Outbid,
+    SendAgain,
+    SendFills,
+    SignAlone,
+    Take,
+)
 from txmanager.core.ledger import Settlement, Taken, WriteAhead
 from txmanager.core.models import Attempt, Intent, Json, Outcome, Purpose, Record, failure
-from txmanager.core.positions import place
 from txmanager.core.states import Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.core.turns import Turns
 from txmanager.runtime.breaks import AGAIN_MS, Broken, is_break
-from txmanager.runtime.flights import Flight, Order
-from txmanager.runtime.lane import WORKING, OwnedLane, Unserved
+from txmanager.runtime.lane import OwnedLane, Unserved
 from txmanager.runtime.sealing import sealed, still_sealed
 from txmanager.runtime.wallet import Short, Wanted
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _LOOK_BESIDE_S = 0.05
 
-NO_WORD = (Verdict.BUSY, Verdict.ONE_AT_A_TIME, Verdict.RATE_LIMITED, Verdict.UNAVAILABLE, Verdict.UNKNOWN)
-"""The node did not say what it thinks of the bytes: they are not refused, and may be on their way."""
-
 
 class Sender:
-    purpose = Purpose.FIRST
-    """Why the first bytes of an intent are there."""
-
     def __init__(self, lane: OwnedLane, rng: random.Random) -> None:
         self._lane = lane
         self._rng = rng
-        self._unsent: dict[str, tuple[Flight, Attempt]] = {}
-        """Recorded attempts that no node took yet; the lowest nonce goes first."""
-        self._solo: Flight | None = None
         self._pause_s = 0.0
+        self._again_at = 0.0
+        """When the pause after the last send is over."""
         self._short_of: Intent | None = None
         """What the lane cannot pay for, as far as this owner stopped for it."""
-
-    def rebroadcast(self) -> None:
-        """After recovery, or when a node lost it: whatever may still land is sent again, in nonce order."""
-        for flight in self._lane.flights:
-            if not flight.held:
-                for attempt in flight.sendable:
-                    self._unsent[attempt.name] = (flight, attempt)
 
     async def run(self) -> None:
         lane = self._lane
@@ -69,10 +64,10 @@ class Sender:
             finally:
                 lane.sending = False
             if busy:
-                self._pause_s = 0.0 if not self._unsent else self._pause_s
+                self._pause_s = 0.0 if not lane.plan.unsent else self._pause_s
                 continue
             try:
-                async with asyncio.timeout(self._pause_s if self._unsent else None):
+                async with asyncio.timeout(self._pause_s if lane.plan.unsent else None):
                     await lane.work.wait()
             except TimeoutError:
                 pass
@@ -80,34 +75,37 @@ class Sender:
     async def _turn(self) -> bool:
         """One piece of work; False when there is nothing to do now."""
         lane = self._lane
-        if lane.resend:
-            lane.resend = False
-            self.rebroadcast()
-        self._drop_resolved()
-        if lane.gaps and await self._fill():
-            return True
-        if (outbid := self._to_outbid()) is not None:
-            return await self._alone(outbid, self._outbid)
-        if lane.ask_funds:
-            lane.ask_funds = False
-            if lane.lacks_funds and lane.stored.evidence.get("intent") and await self._funded():
+        pausing = asyncio.get_running_loop().time() < self._again_at
+        for action in lane.plan.turn(lane.context.clock(), pausing=pausing):
+            if await self._carry_out(action):
+                return True
+        return False
+
+    async def _carry_out(self, action: Action) -> bool:
+        """Whether it did something, so that the plan is asked anew."""
+        lane = self._lane
+        match action:
+            case FillGaps(nonces=nonces):
+                await lane.gaps.fill(nonces)
+                return False
+            case SendFills(noops=noops):
+                await lane.gaps.send(noops)
+                return True
+            case Outbid(flight=flight):
+                return await self._alone(flight, self._outbid)
+            case AskFunds():
+                if not await self._funded():
+                    return False
                 await lane.resume("what it waited for can be paid, or is over")
                 return True
-        if self._unsent:
-            return await self._send_unsent()
-        # While one goes alone, nothing else may follow, but for the no-op that kills it.
-        orders = [f for f in lane.flights if f.order is not None and (self._solo is None or self._solo is f)]
-        if orders:
-            # Signed again in stream order: an earlier one that waits goes first, as soon as it is decided.
-            behind = isinstance(orders[0].order, Resign) and lane.flights.first_waiting is not orders[0]
-            return False if behind and not orders[0].held else await self._alone(orders[0], self._carry_out)
-        if self._solo is not None:
-            return False
-        room = lane.flights.room()
-        ready = lane.fresh and lane.taking and lane.state in WORKING and lane.stored.cursor is not None
-        if lane.flights.waiting or not ready or room == 0:
-            return False
-        return await self._take(room)
+            case SendAgain(batch=batch):
+                taken = await self._send(batch)
+                lane.context.metrics.rebroadcasts.labels(lane.id).inc(taken)
+                return taken == len(batch)
+            case SignAlone(flight=flight):
+                return await self._alone(flight, self._sign_alone)
+            case Take(room=room):
+                return await self._take(room)
 
     async def _alone(self, flight: Flight, work: Callable[[Flight], Awaitable[bool]]) -> bool:
         """What breaks on one intent is counted against it, and stops nobody else."""
@@ -119,51 +117,25 @@ class Sender:
             await self._lane.breaks.of_flight(flight, error)
             return False
 
-    def _drop_resolved(self) -> None:
-        for name, (flight, attempt) in list(self._unsent.items()):
-            known = self._lane.flights.get(flight.record.id) is flight
-            if not known or flight.held or attempt not in flight.sendable or self._doomed(flight):
-                del self._unsent[name]
-        solo = self._solo
-        if solo is not None:
-            known = self._lane.flights.get(solo.record.id) is solo
-            refused = solo.reply is not None and not solo.reply.verdict.sent and solo.reply.verdict not in NO_WORD
-            if not known or solo.held or not solo.open or (refused and not self._unsent):
-                self._solo = None
-
-    def _doomed(self, flight: Flight) -> bool:
-        """Never acceptable, on a chain where gaps are harmless: let others pass, the first that lands kills it."""
-        doomed = flight.reply is not None and flight.reply.verdict is Verdict.PERMANENT
-        return doomed and not self._lane.chain.traits.gaps_block
-
-    # -- gaps
-
-    async def _fill(self) -> bool:
-        """Use up what belongs to nobody: nothing above it can land before."""
-        gaps, now = self._lane.gaps, self._lane.context.clock()
-        if due := gaps.due(now):
-            await gaps.fill(due)
-        unsent = gaps.unsent(now)
-        if unsent:
-            await gaps.send(unsent)
-        return bool(unsent)
-
     # -- sending
 
-    async def _send_unsent(self) -> bool:
-        batch = sorted(self._unsent.values(), key=lambda pair: pair[1].nonce)
-        took = await self._broadcast(batch)
-        self._lane.context.metrics.rebroadcasts.labels(self._lane.id).inc(took)
-        return took == len(batch)
+    async def _send(self, batch: Batch) -> int:
+        """Lowest nonce first; answers how many were taken."""
+        taken = 0
+        rest: Batch = sorted(batch, key=lambda pair: pair[1].nonce)
+        while rest:
+            took = await self._broadcast(rest)
+            taken += took
+            rest = self._lane.plan.go_on(rest, took) if took < len(rest) else ()
+        self._again_at = asyncio.get_running_loop().time() + self._pause_s
+        return taken
 
-    async def _broadcast(self, batch: Sequence[tuple[Flight, Attempt]]) -> int:
+    async def _broadcast(self, batch: Batch) -> int:
         """Send in order; answers how many were taken. The rest stays unsent and stops everything higher."""
         lane = self._lane
         lane.check_lease()
         now = lane.context.clock()
-        for flight, attempt in batch:
-            flight.sent_at = now
-            self._unsent[attempt.name] = (flight, attempt)
+        lane.plan.sending(batch, now)
         # The tracker looks when the batch is sent, or beside it when that takes long.
         beside = asyncio.get_running_loop().call_later(_LOOK_BESIDE_S, lane.flying.set)
         with lane.context.metrics.broadcast_s.time():
@@ -177,18 +149,14 @@ class Sender:
         taken = 0
         verdicts: Counter[Verdict] = Counter()
         for (flight, attempt), reply in zip(batch, replies, strict=False):
-            flight.reply = reply
             verdicts[reply.verdict] += 1
-            if reply.verdict.sent:
+            single = lane.plan.flights.single
+            if lane.plan.answered(flight, attempt, reply):
                 taken += 1
-                self._unsent.pop(attempt.name, None)
-            else:
-                lane.log.warning("send not taken", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
-            if reply.verdict is Verdict.ONE_AT_A_TIME and not lane.flights.single:
-                lane.flights.single = now
+                continue
+            lane.log.warning("send not taken", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
+            if lane.plan.flights.single and not single:
                 lane.log.warning("one at a time from now on", message=reply.message)
-            if reply.verdict is Verdict.NONCE_GAP and lane.chain.traits.gaps_block:
-                lane.resend = True  # a pool lost a lower nonce: all that is open goes out again, lowest first
         for verdict, count in verdicts.items():
             lane.context.metrics.sends.labels(lane.id, verdict).inc(count)
         lane.flying.set()  # what was sent may be on chain already
@@ -197,54 +165,52 @@ class Sender:
         lane.context.point("after_broadcast")
         return taken
 
-    async def _record(self, writes: Sequence[WriteAhead]) -> bool:
-        """Write ahead; False when the ledger refused, which leaves the nonces unused."""
+    async def _record(self, writes: Sequence[WriteAhead], *, allowed: bool) -> bool:
+        """Write ahead what the plan still allows; False when it does not, or when the ledger refused. Either leaves
+        the nonces unused."""
         lane = self._lane
+        if not allowed:
+            lane.log.info("signed, and not to be sent any more", intents=[str(w.id) for w in writes])
+            lane.plan.take_again()
+            return False
         try:
             with lane.context.metrics.record_s.time():
-                lane.cursor = await lane.retry_while_leased(
-                    lambda: lane.context.ledger.record_attempts(lane.fence, lane.cursor, writes)
+                lane.plan.head.cursor = await lane.retry_while_leased(
+                    lambda: lane.context.ledger.record_attempts(lane.fence, lane.plan.head.cursor, writes)
                 )
         except Refused as refusal:
             lane.log.warning("write-ahead refused", entry=refusal.entry, why=refusal.why)
-            lane.given_up |= {w.attempt.name: w.position for w in writes}
+            lane.plan.head.gave_up({w.attempt.name: w.position for w in writes})
             if refusal.entry == "cursor" and not await self._moved_it_ourselves():
                 # Nobody but the owner moves it: data was lost, or somebody writes past the fence.
                 await lane.quarantine(
-                    QuarantineCause.CURSOR_MOVED, {"cursor": str(lane.cursor), "message": refusal.why}
+                    QuarantineCause.CURSOR_MOVED, {"cursor": str(lane.plan.head.cursor), "message": refusal.why}
                 )
             await lane.apply_requests()
             return False
         except RolledBack as change:
             lane.log.error("ledger history changed", stored=change.stored, found=change.found)
-            lane.given_up |= {w.attempt.name: w.position for w in writes}
+            lane.plan.head.gave_up({w.attempt.name: w.position for w in writes})
             await lane.apply_requests()
             return False
         return True
 
     async def _moved_it_ourselves(self) -> bool:
-        """Whether the cursor is where it is because of a request of ours that had no answer, or arrived after it had
-        been given up. The intent may have ended since, and its record be gone: then the cursor itself tells."""
         lane = self._lane
         await lane.load()
         view = await lane.retry_while_leased(lambda: lane.context.ledger.lane(lane.id))
-        if view is None or view.cursor is None:
-            return False
-        if view.cursor > lane.cursor and view.cursor - 1 in {int(name.partition(":")[0]) for name in lane.given_up}:
-            lane.cursor, lane.signed_upto = view.cursor, view.signed_upto
-        return view.cursor == lane.cursor
+        return view is not None and lane.plan.head.follow(view)
 
     # -- first attempts
 
     async def _take(self, room: int) -> bool:
         lane = self._lane
-        lane.fresh = False  # a wake-up during the take sets it again
+        lane.plan.take_begins()
         taken = await lane.retry_while_leased(lambda: lane.context.ledger.take(lane.fence, room))
-        lane.fresh = lane.fresh or len(taken) == room
+        lane.plan.took([t.position for t in taken], room)
         lane.context.point("after_take")
         if not taken:
             return False
-        lane.last_id = max(lane.last_id, taken[-1].position, key=place)
         taken = await sealed(lane, taken)  # before anything in it is believed
         if not taken:
             return True
@@ -253,7 +219,7 @@ class Sender:
         await self._fail_unsigned(sifted.failed)
         ready = sifted.ready
         if sifted.short is not None:
-            lane.fresh = True  # it stays queued, and is taken again
+            lane.plan.take_again()  # it stays queued, and is taken again
             if not ready:
                 await self._short(sifted.short)
                 return False
@@ -265,7 +231,7 @@ class Sender:
         except NotSigned as nothing:
             await self._fail_unsigned([(t, nothing.error) for t, _ in ready if t.intent.id == nothing.id])
             self._count_saved(nothing.saved)
-            lane.fresh = True  # the others of the batch are taken again
+            lane.plan.take_again()  # the others of the batch are taken again
             return True
         lane.context.point("after_sign")
         if not attempts:
@@ -275,16 +241,16 @@ class Sender:
             WriteAhead(t.intent.id, t.life, t.position, attempt)
             for (t, _), attempt in zip(ready, attempts, strict=True)
         ]
-        if not await self._record(writes):
+        if not await self._record(writes, allowed=lane.plan.may_take()):
             return True
-        lane.signed_upto = writes[-1].position
+        lane.plan.head.signed_upto = writes[-1].position
         lane.context.point("after_write_ahead")
         batch = []
         for (entry, _), attempt in zip(ready, attempts, strict=True):
             flight = Flight(_record(lane.id, entry, Status.INFLIGHT, attempt))
-            lane.flights.add(flight)
+            lane.plan.flights.add(flight)
             batch.append((flight, attempt))
-        await self._broadcast(batch)
+        await self._send(batch)
         return True
 
     async def _sign(self, ready: Sequence[tuple[Taken, Prepared]]) -> list[Attempt]:
@@ -293,17 +259,19 @@ class Sender:
 
         async def sign(some: Sequence[tuple[Taken, Prepared]], first: int) -> list[Attempt]:
             bodies, now = [prepared for _, prepared in some], lane.context.clock()
-            return await lane.retry_while_leased(lambda: lane.chain.sign(lane.id, bodies, first, self.purpose, now))
+            return await lane.retry_while_leased(
+                lambda: lane.chain.sign(lane.id, bodies, first, lane.plan.purpose, now)
+            )
 
         try:
-            return await sign(ready, lane.cursor)
+            return await sign(ready, lane.plan.head.cursor)
         except Exception as error:
             if not is_break(error):
                 raise
         attempts: list[Attempt] = []
         for one in ready:
             try:
-                attempts += await sign([one], lane.cursor + len(attempts))
+                attempts += await sign([one], lane.plan.head.cursor + len(attempts))
             except Exception as error:
                 if not is_break(error):
                     raise
@@ -316,7 +284,7 @@ class Sender:
         lane = self._lane
         if (failed := await lane.breaks.of_entry(entry, error)) is not None:
             await self._fail_unsigned([(entry, failed)])
-            lane.fresh = True  # what was taken behind it is taken again
+            lane.plan.take_again()  # what was taken behind it is taken again
         else:
             asyncio.get_running_loop().call_later(AGAIN_MS / 1000, lane.wake)
 
@@ -343,7 +311,7 @@ class Sender:
         prepared = await self._check([t.intent for t in taken]) if taken else []
         readers = lane.chain.traits.turns
         turns = (
-            Turns(readers, [f.record.intent for f in lane.flights])
+            Turns(readers, [f.record.intent for f in lane.plan.flights])
             if readers and any(t.intent.kind in readers for t in taken)
             else None
         )
@@ -388,11 +356,11 @@ class Sender:
     async def _funded(self) -> bool:
         """Whether what the lane stopped for can be paid now, or is over. Who does not know it judges it anew."""
         lane, stopped = self._lane, self._short_of
-        named = str(lane.stored.evidence["intent"])
+        named = str(lane.plan.stored.evidence["intent"])
         if stopped is None or str(stopped.id) != named:
             return True
         record = await lane.retry_while_leased(lambda: lane.context.ledger.read(stopped.id))
-        flight = lane.flights.get(stopped.id)
+        flight = lane.plan.flights.get(stopped.id)
         queued = record is not None and record.status is Status.QUEUED
         if not queued and (flight is None or not flight.dead or flight.record.cancel_requested):
             return True
@@ -427,29 +395,13 @@ class Sender:
 
     # -- later attempts
 
-    def _to_outbid(self) -> Flight | None:
-        """Where attempts share nonces: the lowest nonce that wants a better price or a no-op. It cannot wait for what
-        is unsent, because it may be why that is."""
-        if not self._lane.chain.traits.replaces:
-            return None
-        wanted = [f for f in self._lane.flights if isinstance(f.order, Kill | Replace)]
-        return min(wanted, key=lambda f: max(a.nonce for a in f.record.attempts), default=None)
-
     async def _outbid(self, flight: Flight) -> bool:
         """The same nonce at a better price, the intent's own bytes or a no-op: written ahead, then sent."""
         lane, order, record = self._lane, flight.order, flight.record
         flight.order = None
-        if not self._may_sign(order) or not flight.open:
+        if (bid := lane.plan.bid(flight, order)) is None:
             return True
-        nonce = max(a.nonce for a in flight.open)
-        rivals = [a for a in record.attempts if a.nonce == nonce]
-        noop = next((a for a in rivals if a.purpose is Purpose.NOOP), None)
-        # The tracker may have decided before it saw what was recorded meanwhile: do nothing twice.
-        newest = max(rivals, key=lambda a: a.signed_at)
-        stale = isinstance(order, Replace) and order.over.name != newest.name
-        if stale or (isinstance(order, Kill) and noop is not None):
-            return True
-        now = lane.context.clock()
+        nonce, rivals, noop, now = bid.nonce, bid.rivals, bid.noop, lane.context.clock()
         if noop is not None or isinstance(order, Kill):
             attempt = await lane.retry_while_leased(lambda: lane.chain.noop(lane.id, nonce, rivals, now))
             doom = order.doom if isinstance(order, Kill) else doom_of(noop.terms) if noop is not None else None
@@ -471,7 +423,8 @@ class Sender:
             return True
         if attempt.purpose is Purpose.NOOP and not await self._pays(flight, attempt):
             return True
-        if not await self._record([WriteAhead(record.id, record.life, record.position, attempt)]):
+        write = WriteAhead(record.id, record.life, record.position, attempt)
+        if not await self._record([write], allowed=lane.plan.bid(flight, order) == bid):
             return True
         lane.context.point("after_replace_ahead")
         known = flight.record  # read again meanwhile, perhaps: a cancel must not be forgotten
@@ -483,14 +436,14 @@ class Sender:
             lane.context.metrics.cancels.labels(lane.id).inc()
             lane.log.warning("given up", intent=str(record.id), nonce=nonce, why=order.doom.why)
         lane.log.info("replaced", intent=str(record.id), nonce=nonce, hash=attempt.hash, terms=attempt.terms)
-        await self._broadcast([(flight, attempt)])
+        await self._send([(flight, attempt)])
         return True
 
-    async def _carry_out(self, flight: Flight) -> bool:
+    async def _sign_alone(self, flight: Flight) -> bool:
         """Sign again, or sign a no-op: alone on the lane, written ahead, then nothing newer until it is seen."""
         lane, order, record = self._lane, flight.order, flight.record
         flight.order = None
-        if not lane.flights.clear_for(flight) or not self._may_sign(order) or not flight.still(order):
+        if not lane.plan.may_sign_alone(flight, order):
             return False
         now = lane.context.clock()
         attempt: Attempt | None
@@ -500,7 +453,9 @@ class Sender:
                 return signed
             attempt = signed
         else:
-            attempt = await lane.retry_while_leased(lambda: lane.chain.noop(lane.id, lane.cursor, record.attempts, now))
+            attempt = await lane.retry_while_leased(
+                lambda: lane.chain.noop(lane.id, lane.plan.head.cursor, record.attempts, now)
+            )
         if attempt is None:
             flight.killable = False
             lane.log.warning("the key can sign no no-op", intent=str(record.id))
@@ -511,7 +466,8 @@ class Sender:
         if isinstance(order, Kill):
             attempt = replace(attempt, terms={**attempt.terms, **order.doom.terms})
         counted = isinstance(order, Resign) and order.counted
-        if not await self._record([WriteAhead(record.id, record.life, record.position, attempt, deaths, counted)]):
+        write = WriteAhead(record.id, record.life, record.position, attempt, deaths, counted)
+        if not await self._record([write], allowed=lane.plan.may_sign_alone(flight, order)):
             return True
         known = tuple(a.with_proof(deaths[a.name]) if a.name in deaths else a for a in record.attempts)
         status = Status.INFLIGHT if isinstance(order, Resign) else record.status
@@ -522,8 +478,8 @@ class Sender:
             lane.context.metrics.resigns.labels(lane.id).inc()
             lane.log.warning("signed again", intent=str(record.id), hash=attempt.hash, deaths=deaths)
         flight.reply = None
-        self._solo = flight
-        await self._broadcast([(flight, attempt)])
+        lane.plan.solo = flight
+        await self._send([(flight, attempt)])
         return True
 
     async def _sign_again(self, flight: Flight, order: Resign) -> Attempt | bool:
@@ -548,7 +504,7 @@ class Sender:
         [(_, payable)] = sifted.ready
         try:
             [signed] = await lane.retry_while_leased(
-                lambda: lane.chain.sign(lane.id, [payable], lane.cursor, Purpose.RESIGN, lane.context.clock())
+                lambda: lane.chain.sign(lane.id, [payable], lane.plan.head.cursor, Purpose.RESIGN, lane.context.clock())
             )
         except NotSigned as nothing:
             self._count_saved(nothing.saved)
@@ -563,11 +519,6 @@ class Sender:
             await lane.retry_while_leased(lambda: lane.context.ledger.answer(lane.fence, record.id, record.life))
             await lane.load()
         return True
-
-    def _may_sign(self, order: Order | None) -> bool:
-        """A lane without funds signs nothing again, but for the no-op that ends an intent: that may bring it back."""
-        lane = self._lane
-        return lane.signs_again or (lane.lacks_funds and isinstance(order, Kill))
 
     async def _pays(self, flight: Flight, noop: Attempt) -> bool:
         """Whether the lane can pay for a no-op. If it cannot, it waits for funds with all that it has in flight."""
@@ -586,7 +537,7 @@ class Sender:
         lane, record = self._lane, flight.record
         item = Settlement(record.id, record.life, record.position, self._failed(error), order.deaths)
         if await lane.settle([item]):
-            lane.flights.remove(record.id)
+            lane.plan.flights.remove(record.id)
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
 
 

@@ -25,12 +25,12 @@ from txmanager.core.decide import (
     decide,
 )
 from txmanager.core.errors import Busy, InvalidInput, Unavailable
+from txmanager.core.flights import Flight
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.breaks import is_break
-from txmanager.runtime.flights import Flight
 from txmanager.runtime.lane import OwnedLane
 
 _QUICK_S = 0.001
@@ -65,7 +65,7 @@ class Tracker:
             if lane.refresh:
                 await lane.apply_requests()
             await self._resume_by_itself()
-            if not len(lane.flights) and not lane.gaps:
+            if not len(lane.plan.flights) and not lane.plan.gaps:
                 lane.flying.clear()
                 self._pause_s = _QUICK_S
                 await lane.flying.wait()
@@ -88,14 +88,14 @@ class Tracker:
     async def look(self) -> bool:
         """One pass over everything in flight; True when anything changed."""
         changed = await self._look_up()
-        if self._lane.gaps:
+        if self._lane.plan.gaps:
             changed |= await self._lane.gaps.tend()
         await self._answer()
         await self._doubt()
         steps = await self._decide()
         ends = [(f, s) for f, s in steps if isinstance(s, Settle)]
         changed |= await self._settle([(f, s) for f, s in ends if s.outcome.tx_hash])
-        if not self._lane.forgets:
+        if not self._lane.plan.forgets:
             changed |= await self._settle([(f, s) for f, s in ends if not s.outcome.tx_hash])
         others = [(f, s) for f, s in steps if type(s) not in _NOTHING_LEFT]
         changed |= await self._prove([f for f, s in others if isinstance(s, Prove)])
@@ -131,7 +131,7 @@ class Tracker:
         lane = self._lane
         wanted = [
             (flight, attempt)
-            for flight in lane.flights
+            for flight in lane.plan.flights
             for attempt in flight.record.attempts
             if attempt.proof is None and (not flight.sightings or flight.where(attempt) != "final")
         ]
@@ -168,12 +168,12 @@ class Tracker:
     async def _decide(self) -> list[tuple[Flight, Step]]:
         lane = self._lane
         now = lane.context.clock()
-        oldest = min((f.record.created_at for f in lane.flights), default=now)
+        oldest = min((f.record.created_at for f in lane.plan.flights), default=now)
         lane.context.metrics.oldest.labels(lane.id).set(max(0, now - oldest) / 1000)
-        lane.context.metrics.inflight.labels(lane.id).set(len(lane.flights))
+        lane.context.metrics.inflight.labels(lane.id).set(len(lane.plan.flights))
         # Nothing new goes out while the lane has no funds for it, or waits for what is in flight.
-        empty = lane.depth <= len(lane.flights) or lane.lacks_funds or lane.wallet.waits
-        seen = lane.flights.observe_all(queue_empty=empty, now=now, floor=lane.gaps.floor)
+        empty = lane.depth <= len(lane.plan.flights) or lane.plan.lacks_funds or lane.wallet.waits
+        seen = lane.plan.flights.observe_all(queue_empty=empty, now=now, floor=lane.plan.gaps.floor)
         try:
             if not any(flight.retry_at for flight, _ in seen):
                 return [(flight, decide(flight.record, o, lane.policy, lane.chain.traits, now)) for flight, o in seen]
@@ -197,7 +197,7 @@ class Tracker:
         """A refusal for want of funds says nothing by itself: compare it with the balance, once for each answer."""
         poor = [
             f
-            for f in self._lane.flights
+            for f in self._lane.plan.flights
             if f.reply is not None and f.reply.verdict is Verdict.INSUFFICIENT_FUNDS
             if f.doubt is None or f.doubt[0] is not f.reply
         ]
@@ -217,7 +217,7 @@ class Tracker:
             Settlement(f.record.id, f.record.life, f.record.position, step.outcome, step.deaths) for f, step in ends
         ]
         landed, lane.deepest = _landed([f for f, _ in ends], lane.deepest)
-        lane.gaps.landed = max(lane.gaps.landed, landed)
+        lane.plan.gaps.landed = max(lane.plan.gaps.landed, landed)
         if lane.chain.traits.gaps_block:
             await lane.keep([one for flight, _ in ends for one in flight.final])
         lane.context.point("before_settle")
@@ -237,7 +237,7 @@ class Tracker:
         for (flight, step), answer in zip(ends, answers, strict=True):
             record = flight.record
             if answer.word in ("settled", "already", "gone"):
-                lane.flights.remove(record.id)
+                lane.plan.flights.remove(record.id)
             if answer.word == "settled":
                 ended[step.outcome.status] += 1
                 lane.context.metrics.settle_s.observe(max(0, answer.at - record.created_at) / 1000)
@@ -269,7 +269,7 @@ class Tracker:
             by = proof.evidence.get("final_nonce") if proof.cause == "overtaken" else None
             whose = "ours" if by is None or lane.keyless else await self._whose(int(by))
             if whose == "foreign":
-                evidence = {"final_nonce": str(by), "cursor": str(lane.cursor), "hash": attempt.hash}
+                evidence = {"final_nonce": str(by), "cursor": str(lane.plan.head.cursor), "hash": attempt.hash}
                 await lane.quarantine(QuarantineCause.FOREIGN_NONCE_USE, evidence)
             if whose != "ours":
                 continue
@@ -283,7 +283,7 @@ class Tracker:
         """Keyless: which of the caller's own bytes used the number, where that is known; else the key is used
         elsewhere, which is the caller's to know."""
         rivals = [
-            a for f in self._lane.flights for a in f.record.attempts if a.nonce == attempt.nonce and f.on_chain(a)
+            a for f in self._lane.plan.flights for a in f.record.attempts if a.nonce == attempt.nonce and f.on_chain(a)
         ]
         if rivals:
             return replace(proof, evidence={**proof.evidence, "landed": rivals[0].hash})
@@ -294,11 +294,11 @@ class Tracker:
     async def _whose(self, final_nonce: int) -> Literal["ours", "foreign", "unclear"]:
         """Who used the nonce that overtook us. Ours of that nonce may have landed since the last look."""
         lane = self._lane
-        if final_nonce < (lane.stored.baseline or 0):
+        if final_nonce < (lane.plan.stored.baseline or 0):
             return "ours"  # or vouched for by an operator
-        if final_nonce >= lane.cursor:
+        if final_nonce >= lane.plan.head.cursor:
             return "foreign"
-        rivals = [(f, a) for f in lane.flights for a in f.record.attempts if a.nonce == final_nonce]
+        rivals = [(f, a) for f in lane.plan.flights for a in f.record.attempts if a.nonce == final_nonce]
         if not rivals or any(flight.on_chain(attempt) for flight, attempt in rivals):
             return "ours"
         living = [a for f, a in rivals if not a.dead and a.name not in f.proofs]
@@ -311,7 +311,7 @@ class Tracker:
         if self._probing is not None and self._probing.done():
             self._probing.result()
             self._probing = None
-        due = [(flight, attempt) for flight, attempt in due if not self._lane.flights.unsent_below(attempt.nonce)]
+        due = [(flight, attempt) for flight, attempt in due if not self._lane.plan.flights.unsent_below(attempt.nonce)]
         if due and self._probing is None:
             self._probing = asyncio.create_task(self._probe_lowest(sorted(due, key=lambda pair: pair[1].nonce)))
             self._probing.add_done_callback(lambda _: self._lane.flying.set())
@@ -325,17 +325,17 @@ class Tracker:
             flight.reply, flight.sent_at = reply, lane.context.clock()
         # Signed again meanwhile: what a node says of the old bytes is no word about the new ones.
         lane.context.metrics.sends.labels(lane.id, reply.verdict).inc()
-        if reply.verdict.sent and lane.lacks_funds:
+        if reply.verdict.sent and lane.plan.lacks_funds:
             await lane.resume("funded again")
         if reply.verdict is Verdict.NONCE_GAP:
-            lane.resend = True  # a pool lost a lower nonce
+            lane.plan.send_all_again()  # a pool lost a lower nonce
         if lane.chain.traits.gaps_block:
             await lane.look_at_chain()
         if reply.verdict.sent and len(due) > 1:
             # The others follow in order, after the one they must not overtake.
             for other, _ in due:
                 other.sent_at = lane.context.clock()
-            lane.resend = True
+            lane.plan.send_all_again()
         if reply.verdict is not Verdict.ACCEPTED:
             lane.log.info("asked why", hash=attempt.hash, verdict=reply.verdict, message=reply.message)
         lane.work.set()
@@ -345,29 +345,29 @@ class Tracker:
     async def _resume_by_itself(self) -> None:
         """A lane without funds goes on when its balance grew; one that waits for a held intent, when that ended."""
         lane, now = self._lane, self._lane.context.clock()
-        paused = lane.state is LaneState.PAUSED and lane.stored.cause is PauseCause.HELD
-        if paused or any(flight.held for flight in lane.flights):
+        paused = lane.plan.state is LaneState.PAUSED and lane.plan.stored.cause is PauseCause.HELD
+        if paused or any(flight.held for flight in lane.plan.flights):
             due = not 0 <= now - self._held_at < lane.policy.include_within_ms
-            if due or not any(flight.held for flight in lane.flights):
+            if due or not any(flight.held for flight in lane.plan.flights):
                 self._held_at = now
                 if not await lane.waits_for_held() and paused:
                     await lane.resume("nothing waits for a held intent any more")
         if paused:
             return
-        if lane.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < self._ask_funds_every_ms:
+        if lane.plan.lacks_funds and not 0 <= lane.context.clock() - self._funds_at < self._ask_funds_every_ms:
             self._funds_at = lane.context.clock()
-            if lane.stored.evidence.get("intent"):
-                lane.ask_funds = True
+            if lane.plan.stored.evidence.get("intent"):
+                lane.plan.ask_about_funds()
                 lane.work.set()
                 return
             # Something in flight lacks them, or an older release stopped the lane.
-            purse = str(lane.stored.evidence.get("purse", ""))
-            found, then = await lane.balance(purse), str(lane.stored.evidence.get("balance", ""))
+            purse = str(lane.plan.stored.evidence.get("purse", ""))
+            found, then = await lane.balance(purse), str(lane.plan.stored.evidence.get("balance", ""))
             if found and then and int(found) > int(then):
                 await lane.resume("the balance grew")
             elif found and not then:
                 await lane.resume("the balance is known again")
-            elif found and not any(flight.open for flight in lane.flights) and not self._unsigned_waits():
+            elif found and not any(flight.open for flight in lane.plan.flights) and not self._unsigned_waits():
                 # The dead ones among them wait to be signed again, which a lane without funds does not do.
                 await lane.resume("nothing waits for funds any more")
 
@@ -377,12 +377,12 @@ class Tracker:
 
     def _unsigned_waits(self) -> bool:
         """What the chain would not even try for want of funds is still queued."""
-        return bool(self._lane.stored.evidence.get("unsigned")) and self._lane.depth > 0
+        return bool(self._lane.plan.stored.evidence.get("unsigned")) and self._lane.depth > 0
 
     async def _answer(self) -> None:
         """Clear an operator's word that was carried out: looked again, or no longer held."""
         lane = self._lane
-        for flight in lane.flights:
+        for flight in lane.plan.flights:
             record = flight.record
             if record.directive is None or (flight.held and record.directive.get("verb") not in ("track", "settle")):
                 continue

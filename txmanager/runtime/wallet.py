@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from txmanager.core.chain import NonceView, Prepared, Unpriced
 from txmanager.core.errors import Busy, InvalidInput, KeyMissing, Unavailable
+from txmanager.core.flights import Flight
 from txmanager.core.funds import FREE, Cost, Finding, Funds, Reserve, Word, dearest, judge, total
 from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Json, failure
-from txmanager.runtime.flights import Flight
 
 if TYPE_CHECKING:
     from txmanager.runtime.lane import OwnedLane
@@ -125,7 +125,7 @@ class Wallet:
         if word is not Word.PROCEED:
             return word, found
         # What it costs at least is there, and the chain says that it is not enough.
-        return (Word.WAIT if any(flight.open for flight in self._lane.flights) else Word.PAUSE), found
+        return (Word.WAIT if any(flight.open for flight in self._lane.plan.flights) else Word.PAUSE), found
 
     async def _agreed(self, cost: Cost, funds: Funds, committed: Cost) -> tuple[Word, Finding]:
         """Where there are several nodes, no intent ends and no lane stops by the word of one."""
@@ -210,8 +210,11 @@ class Wallet:
     def _committed(self, height: int) -> Cost:
         """What recorded attempts may still take from a balance read at a height; of one number only one does."""
         lane = self._lane
-        costs = [dearest([self._cost(a) for a in lane.gaps.fills if a.nonce == n]) for n in _numbers(lane.gaps.fills)]
-        for flight in lane.flights:
+        costs = [
+            dearest([self._cost(a) for a in lane.plan.gaps.fills if a.nonce == n])
+            for n in _numbers(lane.plan.gaps.fills)
+        ]
+        for flight in lane.plan.flights:
             paid = {a.nonce for a in flight.record.attempts if _paid(flight, a, height)}
             still = [a for a in flight.record.live if a.name not in flight.proofs and a.nonce not in paid]
             costs += [dearest([self._cost(a) for a in still if a.nonce == n]) for n in _numbers(still)]

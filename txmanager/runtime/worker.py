@@ -28,7 +28,6 @@ from txmanager.runtime.breaks import first_break
 from txmanager.runtime.built import Builders, BuildingChain
 from txmanager.runtime.lane import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.metrics import Metrics
-from txmanager.runtime.relay import Relay
 from txmanager.runtime.retirer import Retirer
 from txmanager.runtime.sender import Sender
 from txmanager.runtime.tracker import Tracker
@@ -284,9 +283,9 @@ class Worker:
         try:
             await lane.recover()
             tracker = Tracker(lane, self._timing.poll_s)
-            sender = (Relay if lane.keyless else Sender)(lane, self._rng)
+            sender = Sender(lane, self._rng)
             await lane.retry_while_leased(tracker.look)
-            sender.rebroadcast()
+            lane.plan.rebroadcast()
             async with asyncio.TaskGroup() as group:
                 group.create_task(sender.run())
                 group.create_task(tracker.run())
@@ -371,7 +370,7 @@ class Worker:
     async def _drain(self) -> None:
         """Settle what is in flight, renewing meanwhile; each lane is handed back as soon as it has nothing left."""
         for held in self._held.values():
-            held.lane.taking = False
+            held.lane.plan.stop_taking()
         try:
             await self._ledger.leave(self.name)
         except TxManagerError as error:

@@ -39,11 +39,11 @@ def bump_below_the_minimum() -> Sequence[Patch]:
 def replacement_sent_before_it_is_written_ahead() -> Sequence[Patch]:
     record = Sender._record
 
-    async def early(self: Sender, writes: Sequence[Any]) -> bool:
+    async def early(self: Sender, writes: Sequence[Any], **asked: Any) -> bool:
         for write in writes:
             if write.attempt.purpose in (Purpose.REPLACE, Purpose.NOOP):
                 await self._lane.chain.broadcast(self._lane.id, [write.attempt])
-        return await record(self, writes)
+        return await record(self, writes, **asked)
 
     return [patch.object(Sender, "_record", early)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -31,12 +32,12 @@ def former_owner_vouches() -> Sequence[Patch]:
     known: dict[tuple[int, str], Any] = {}
     record, check = Sender._record, OwnedLane._check_history
 
-    async def remember(self: Sender, writes: Sequence[WriteAhead]) -> bool:
-        done = await record(self, writes)
+    async def remember(self: Sender, writes: Sequence[WriteAhead], **asked: Any) -> bool:
+        done = await record(self, writes, **asked)
         lane = self._lane
         if done:
-            lane.signed_upto = writes[-1].position
-        known[id(lane.context), lane.id] = lane.footing
+            lane.plan.head.signed_upto = writes[-1].position
+        known[id(lane.context), lane.id] = replace(lane.plan.head)
         return done
 
     async def recall(self: OwnedLane, lane: Any, footing: Any) -> None:

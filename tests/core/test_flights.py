@@ -6,9 +6,9 @@ import pytest
 
 from txmanager.core.chain import SendReply, Sighting, Verdict
 from txmanager.core.decide import Policy
+from txmanager.core.flights import SINGLE_FOR_MS, Flight, Flights
 from txmanager.core.models import Attempt, Purpose, Record, new_intent
 from txmanager.core.states import Status
-from txmanager.runtime.flights import SINGLE_FOR_MS, Flight, Flights
 
 
 def flight(number: int) -> Flight:

@@ -196,7 +196,13 @@ class Flights:
 
     @property
     def first_waiting(self) -> Flight | None:
-        return next((f for f in self if f.dead and not f.held), None)
+        for flight in self._by_id.values():
+            # Asked at every turn of every flight: nothing is dead without a proof.
+            if not flight.proofs and flight.record.attempts and flight.record.attempts[0].proof is None:
+                continue
+            if flight.dead and not flight.held:
+                return flight
+        return None
 
     def clear_for(self, flight: Flight) -> bool:
         """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""
