@@ -1,7 +1,7 @@
 """`make truth`: what the tests believe of real nodes, asked of yours.
 
     NEAR_RPC=https://... NEAR_NETWORK=testnet NEAR_ACCOUNT=relayer.testnet NEAR_KEYS=file:keys.json make truth
-    GETH=/usr/local/bin/geth make truth
+    GETH=/usr/local/bin/geth make truth            (the file must be called geth)
 
 Every step runs the real programs against the node and ends as a row of the table. The NEAR steps spend money of
 NEAR_ACCOUNT (about 0.01 NEAR for each created account); ACCOUNTS sets how many are created (500).

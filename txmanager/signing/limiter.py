@@ -1,7 +1,7 @@
 """How fast one signer is asked: so many at once, so many per second; what unblocks a lane goes first.
 
-A signer that throttles is asked half as often, and a little more each second after that. The rate is shared with the
-other workers that live, because quotas are per account.
+A signer that throttles is asked half as often, and a little more each second after that. The rate is this process's:
+quotas are per account, so operators divide them among their workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ class Limiter:
     def __init__(self, max_concurrent: int, per_second: float | None = None) -> None:
         self._free = max_concurrent
         self._per_second = per_second
-        self._share = 1.0
         self._brake = 1.0
         self._braked_at = 0.0
         self._next_at = 0.0
@@ -34,11 +33,7 @@ class Limiter:
             return None
         seconds = max(0.0, _now() - self._braked_at) if self._brake < 1.0 else 0.0
         grown: float = self._brake * _GROWS**seconds
-        return self._per_second * self._share * min(1.0, grown)
-
-    def divide(self, workers: int) -> None:
-        """Among the workers that live now."""
-        self._share = 1.0 / max(1, workers)
+        return self._per_second * min(1.0, grown)
 
     def throttled(self) -> None:
         """The signer asks for less. Answers to what was asked before this do not count again for a second."""
@@ -46,7 +41,7 @@ class Limiter:
             return
         rate, most = self.rate, self._per_second
         if rate is not None and most is not None:
-            self._brake = max(_SLOWEST, rate / (most * self._share) / 2)
+            self._brake = max(_SLOWEST, rate / most / 2)
         self._braked_at = _now()
 
     @asynccontextmanager

@@ -34,7 +34,6 @@ def limits_of(settings: GatewaySettings, strict: bool, resend_after_s: float, *,
 def options_of(settings: GatewaySettings) -> Options:
     return Options(
         txpool=settings.txpool,
-        ordering=settings.ordering,
         mempool=settings.txpool or settings.ordering,
         on_store_failure=settings.on_store_failure,
         store_timeout_ms=settings.store_timeout_ms,

@@ -40,7 +40,6 @@ _REMEMBERED = 100_000
 class Options:
     txpool: bool = True
     """`pending` and `txpool_*` are answered from the mempool."""
-    ordering: bool = True
     mempool: bool = True
     """False: bytes are checked and passed on, nothing is recorded."""
     on_store_failure: Literal["refuse", "forward"] = "refuse"
