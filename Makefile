@@ -8,7 +8,7 @@ STAMP = $(VENV)/.installed
 NEED_A_COMPILER = ed25519 near-api-py
 SUPPORT = tests/servers tests/reporting tests/conftest.py tests/waiting.py
 
-.PHONY: truth help install lock test check quick-test run demo sim model mutation bench lint openapi format clean chaos
+.PHONY: truth docs reference release help install lock test check quick-test run demo sim model mutation bench lint openapi format clean chaos
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -42,7 +42,7 @@ pip_install = if [ -x $(BIN)/uv ]; then VIRTUAL_ENV=$(VENV) $(BIN)/uv pip instal
 
 lock: $(STAMP)  ## Resolve requirements.lock again from pyproject.toml, with the hash of every file
 	$(LOCK) --extra dev --output-file requirements.lock $(ARGS)
-	$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock
+	$(LOCK) --extra near --extra evm --extra archive --constraint requirements.lock --output-file deploy/requirements.lock
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml
 
@@ -57,7 +57,7 @@ check: $(STAMP)  ## Check a change in a minute: style, types, core, the ledger o
 quick-test: $(STAMP)
 	TXMANAGER_SIM_SCHEDULES=150 $(BIN)/pytest --processes 2 tests/core tests/settings tests/test_architecture.py \
 		tests/ledger/test_conformance.py tests/ledger/test_twins.py tests/sim/test_schedules.py \
-		-k "not valkey9 and not cluster and not sentinel" $(ARGS)
+		-k "not valkey9 and not cluster and not sentinel and not durable" $(ARGS)
 
 run: $(STAMP)  ## Run everything on embedded defaults (ARGS="--port 8090" for options)
 	@$(BIN)/txmanager up $(ARGS)
@@ -98,6 +98,22 @@ openapi: $(STAMP)  ## Generate the TypeScript client's types from the API again 
 	@test -d clients/typescript/node_modules || npm --prefix clients/typescript ci --ignore-scripts --no-audit --no-fund
 	@$(BIN)/python -m txmanager.api.document > clients/typescript/node_modules/.openapi.json
 	@cd clients/typescript && node scripts/generate.mjs node_modules/.openapi.json
+
+reference: $(STAMP)  ## Write docs/configuration.md again from the settings
+	@$(BIN)/python .ci/docs/configuration.py
+
+docs: $(STAMP)  ## Build the documentation as a site that needs no network: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet -f .ci/docs/mkdocs.yml
+	@echo "build/site/index.html"
+
+# The version is in pyproject.toml; the changelog must have a section for it.
+release: $(STAMP)  ## Build the wheel and the source archive into dist/, and test the wheel in empty environments
+	@version=$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])'); \
+		grep -q "^## $$version" CHANGELOG.md || { echo "CHANGELOG.md has no section '## $$version'"; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "commit first: a release is built from a commit"; exit 1; }
+	rm -rf dist && $(BIN)/python -m build --outdir dist .
+	$(BIN)/pytest tests/install tests/toychain
+	@ls -l dist
 
 format: $(STAMP)  ## Put the code into its form
 	$(BIN)/ruff check --fix-only --quiet .

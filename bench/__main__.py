@@ -26,7 +26,7 @@ from bench.figures import Series, percentile, sample
 from bench.page import write_page
 from bench.processes import ROOT, SERVERS, Failed, choose_server, redis_server, run
 
-PARTS = ("drain", "network", "latency", "accept", "memory", "blocks", "growth", "million", "recovery")
+PARTS = ("drain", "network", "latency", "accept", "signers", "memory", "blocks", "growth", "million", "recovery")
 ONCE = ("memory", "blocks", "growth", "million", "recovery")
 """Counted or slow: once is enough."""
 _RESULTS = ROOT / ".cache" / "bench" / "results.json"
@@ -103,6 +103,15 @@ def measure_blocks(results: Results, options: argparse.Namespace) -> None:
             command = [sys.executable, "-m", "bench.blocks", "--redis", redis.url, "--window", str(window)]
             series = _put(results, "blocks", f"window {window}")
             sample(series, lambda c=command, j=jobs: run([*c, "--jobs", str(j)], 120))  # type: ignore[misc]
+
+
+SIGNERS = {"in memory": "memory", "a KMS, 30 ms per signature": "30ms", "txmanager signer": "process"}
+
+
+def measure_signers(results: Results, options: argparse.Namespace) -> None:
+    jobs = min(options.jobs, 4_000)
+    for name, how in SIGNERS.items():
+        sample(_put(results, "signers", name), lambda h=how: figures.drain_signed(jobs, h))  # type: ignore[misc]
 
 
 def measure_growth(results: Results, options: argparse.Namespace) -> None:

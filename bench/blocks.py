@@ -24,8 +24,8 @@ from txmanager.core.decide import Policy
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.ledger.redis import RedisLedger
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.producer import Producer, Submitted
-from txmanager.runtime.worker import Service, Worker
+from txmanager.runtime.accept.producer import Producer, Submitted
+from txmanager.runtime.lane.worker import Service, Worker
 from txmanager.signing.ed25519 import Ed25519Signer
 from txmanager.signing.secret import Secret
 

@@ -24,21 +24,41 @@ _NODE = CACHE / "bullmq"
 
 
 def install_peers() -> list[str]:
-    """Install what is missing; answers the peers that can run here."""
-    python = _VENV / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", _VENV], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "-r", str(LOCKS / "requirements.txt")]
-        subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
-    ready = list(PYTHON_PEERS)
-    if shutil.which("node") and shutil.which("npm"):
-        _NODE.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json", "bullmq_peer.mjs"):
-            shutil.copy(LOCKS / name, _NODE / name)
-        if not (_NODE / "node_modules" / "bullmq").exists():
-            subprocess.run(["npm", "ci", "--omit=optional", "--no-audit", "--no-fund"], cwd=_NODE, check=True)
-        ready.insert(0, "bullmq")
+    """Install what is missing; answers the peers that can run here, and names the others."""
+    ready = []
+    for names, install in ((("bullmq",), _install_node), (PYTHON_PEERS, _install_python)):
+        try:
+            install()
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"left out: {', '.join(names)}: cannot be installed ({error})", file=sys.stderr)
+        else:
+            ready += names
     return ready
+
+
+def _install_python() -> None:
+    python = _VENV / "bin" / "python"
+    wanted = LOCKS / "requirements.txt"
+    installed = _VENV / "installed.txt"
+    if installed.exists() and installed.read_text() == wanted.read_text():
+        return
+    subprocess.run([sys.executable, "-m", "venv", _VENV], check=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", "-r", str(wanted)]
+    subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
+    shutil.copy(wanted, installed)
+
+
+def _install_node() -> None:
+    if not (shutil.which("node") and shutil.which("npm")):
+        raise FileNotFoundError("needs node and npm")
+    installed = _NODE / "installed.json"
+    wanted = LOCKS / "package-lock.json"
+    _NODE.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json", ".npmrc", "bullmq_peer.mjs"):
+        shutil.copy(LOCKS / name, _NODE / name)
+    if not installed.exists() or installed.read_text() != wanted.read_text():
+        subprocess.run(["npm", "ci", "--omit=optional", "--no-audit", "--no-fund"], cwd=_NODE, check=True)
+        shutil.copy(wanted, installed)
 
 
 def peer(

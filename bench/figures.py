@@ -91,6 +91,15 @@ def drain_ours(
         }
 
 
+def drain_signed(jobs: int, how: str) -> dict[str, Any]:
+    """One lane with window 16 whose key is in `memory`, takes `30ms` per signature, or is in a `process` of its own."""
+    from bench.ours import ACCOUNT, key_of
+    from bench.signers import signer_process
+
+    with signer_process(key_of(0), ACCOUNT) if how == "process" else contextlib.nullcontext(how) as where:
+        return drain_ours(jobs, "--signer", where, lanes=1)
+
+
 def cost_per_intent(lanes: int, jobs: int) -> dict[str, Any]:
     """Processor time of worker and Redis for one intent more: what twice as many cost above what they cost, so that
     taking over the lanes, which is paid once, is not counted."""

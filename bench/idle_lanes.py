@@ -21,7 +21,7 @@ from tests.waiting import until
 from txmanager.core.decide import Policy
 from txmanager.core.models import LaneSpec
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 
 
 def cpu_s() -> float:

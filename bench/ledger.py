@@ -29,7 +29,7 @@ from txmanager.core.states import Status
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.runner import Call
 from txmanager.ledger.redis.scripts import build
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
 from txmanager.stack.parts import valkey_binary
 
 LANES = [f"near:testnet:relayer.testnet:ed25519.{n:044d}" for n in range(8)]

@@ -27,14 +27,15 @@ from typing import Any
 import structlog
 import uvloop
 
+from bench.signers import SlowKey, elsewhere
 from txmanager.chains.near import NearChain, NearNetwork
 from txmanager.core.decide import Policy
 from txmanager.core.models import Intent, LaneSpec, new_intent
 from txmanager.ledger.redis import RedisLedger
 from txmanager.programs.process import calm_collector
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.producer import Producer, Submitted
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.accept.producer import Producer, Submitted
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 from txmanager.signing.ed25519 import Ed25519Signer
 from txmanager.signing.secret import Secret
 
@@ -54,10 +55,19 @@ def intent(number: int) -> Intent:
     return new_intent(key=f"job-{number}", pool=POOL, kind="near.function_call", payload=call)
 
 
-def services(port: int, lanes: int, window: int, direct: bool) -> tuple[NearChain, dict[str, Service]]:
-    # The same keys in every process: one may fill what another one empties.
-    signers = [Ed25519Signer(Secret(hashlib.sha256(b"lane %d" % n).digest())) for n in range(lanes)]
-    by_lane = {f"near:bench:relayer.near:{signer.public_key}": signer for signer in signers}
+ACCOUNT = "relayer.near"
+
+
+def key_of(lane: int) -> Ed25519Signer:
+    """The same keys in every process: one may fill what another one empties."""
+    return Ed25519Signer(Secret(hashlib.sha256(b"lane %d" % lane).digest()))
+
+
+def services(
+    port: int, lanes: int, window: int, direct: bool, signer: str = "memory"
+) -> tuple[NearChain, dict[str, Service]]:
+    keys = [elsewhere(key_of(n), signer) for n in range(lanes)]
+    by_lane = {f"near:bench:{ACCOUNT}:{key.public_key}": key for key in keys}
     endpoint = Endpoint(f"http://127.0.0.1:{port}", direct=direct)
     chain = NearChain("bench", [endpoint], by_lane, settings=NearNetwork(86_400, 43_200))
     policy = Policy(window=window)
@@ -168,7 +178,7 @@ async def latency(ledger: RedisLedger, worker: Worker, jobs: int, rate: float) -
 async def contend(options: argparse.Namespace) -> dict[str, Any]:
     ledger = RedisLedger(options.redis, prefix="ours", durability=options.durability)
     await ledger.start()
-    chain, served = services(options.rpc, options.lanes, options.window, not options.balanced)
+    chain, served = services(options.rpc, options.lanes, options.window, not options.balanced, options.signer)
     for service in served.values():
         await ledger.register(service.spec)
     worker = Worker(ledger, served, timing=Timing())
@@ -182,7 +192,8 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
         if options.count_calls:
             return await count_calls(drain(ledger, worker, options.jobs), options.jobs)
         if options.mode in ("drain", "empty"):
-            return await drain(ledger, worker, options.stop_after or options.jobs)
+            told = await drain(ledger, worker, options.stop_after or options.jobs)
+            return {**told, "signed_in": SlowKey.batches}
         return await latency(ledger, worker, options.jobs, options.rate)
     finally:
         await chain.close()
@@ -202,6 +213,7 @@ def main() -> None:
     parser.add_argument("--durability", default="none")
     parser.add_argument("--count-calls", action="store_true", help="with `empty`: count function calls, slowly")
     parser.add_argument("--balanced", action="store_true", help="treat the endpoint as one behind a balancer")
+    parser.add_argument("--signer", default="memory", help="where keys are: memory, 30ms, or unix:PATH of a signer")
     calm_collector()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     print(json.dumps(uvloop.run(contend(parser.parse_args()))))

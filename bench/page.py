@@ -204,6 +204,10 @@ def _small(results: Results) -> str:
         rows = [[s.name, f"{s.middle:,.0f}", s.spread] for s in results["accept"].values()]
         shown = table(["", "per second", "lowest to highest"], rows)
         out += f"\n## HTTP accept\n\n`POST /v1/intents`, keep-alive, 64 connections.\n\n{shown}"
+    if "signers" in results:
+        rows = [[s.name, f"{s.middle:,.0f}", s.spread, str(s.violations)] for s in results["signers"].values()]
+        shown = table(["the key", "per second", "lowest to highest", "out of order"], rows)
+        out += f"\n## Keys elsewhere\n\nOne lane, window 16, included at once, 4,000 intents end to end.\n\n{shown}"
     if "blocks" in results:
         rows = [
             [s.name, f"{s.middle:.2f}", f"{s.more.get('resigned', 0):.1%}", str(s.violations)]

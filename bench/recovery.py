@@ -17,7 +17,7 @@ from typing import Any
 from bench import contenders
 from bench.figures import Stage, stage
 from bench.processes import ROOT, Failed, Redis, ask, run
-from txmanager.runtime.worker import Timing
+from txmanager.runtime.lane.worker import Timing
 
 _SPARE = 20
 """Intents of each lane that are queued behind those in flight."""

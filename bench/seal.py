@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from txmanager.core.models import new_intent
-from txmanager.runtime.sealing import make_seals
+from txmanager.runtime.lane.sealing import make_seals
 
 LANE = "near:mainnet:relayer.near:ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
 PAYLOADS = {

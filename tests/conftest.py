@@ -14,6 +14,7 @@ import pytest
 
 from tests.servers import DURABLE, Binary, Cluster, Sentinel, Server, find_binaries
 from tests.servers.binaries import container
+from tests.servers.workerd import Workerd
 
 pytest_plugins = ["tests.reporting.budgets", "tests.reporting.parallel", "tests.reporting.skips"]
 
@@ -88,6 +89,13 @@ def sentinel() -> Iterator[Sentinel]:
 def make_server() -> Iterator[Callable[..., Server]]:
     """Start servers of your own: `make_server(config={"maxmemory": "20mb"}, password="x")`."""
     yield from _maker(Server)
+
+
+@pytest.fixture(scope="session")
+def durable() -> Iterator[HasUrl]:
+    """The Worker of the Durable Object ledger under workerd."""
+    with Workerd() as running:
+        yield running
 
 
 @pytest.fixture

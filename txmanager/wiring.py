@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from txmanager.chains.endpoints import endpoints
 from txmanager.core.admission import Limits as MempoolLimits
 from txmanager.core.admission import Mempool
+from txmanager.core.archive import ArchiveReader, ArchiveWriter
 from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.health import Limits
@@ -16,34 +20,58 @@ from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger, Route
 from txmanager.core.models import Json, LaneSpec
 from txmanager.core.seal import Seals
+from txmanager.core.signing_policy import KeyPolicy
 from txmanager.core.upstream import Upstream
+from txmanager.extras import require
+from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.mempool import MemoryMempool
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.mempool import RedisMempool
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
-from txmanager.runtime.funding import TopUps
+from txmanager.runtime.accept.nonces import Desk, KeylessPool
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.funding import TopUps
+from txmanager.runtime.care.monitor import Watched
+from txmanager.runtime.deliver.webhooks import Target
 from txmanager.runtime.gateway.build import limits_of, options_of, rules_of, terms_of
 from txmanager.runtime.gateway.lanes import OwnLanes
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.node import GatewayNode
 from txmanager.runtime.gateway.rates import Rates
-from txmanager.runtime.monitor import Watched
-from txmanager.runtime.nonces import Desk, KeylessPool
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.sealing import make_seals
-from txmanager.runtime.webhooks import Target
-from txmanager.runtime.worker import Service, Timing
+from txmanager.runtime.lane.sealing import make_seals
+from txmanager.runtime.lane.worker import Service, Timing
 from txmanager.settings import KeylessPoolSettings, NetworkSettings, PoolSettings, Settings
-from txmanager.settings.family import AnyFamily, AnyHeld, Held, Numbers, OpenReader, ReadPayload
+from txmanager.settings.archive import ArchiveSettings
+from txmanager.settings.family import AnyFamily, AnyHeld, Held, Numbers, OpenReader, ReadPayload, find
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.secrets import reveal
-from txmanager.settings.signers import KmsSettings, Pkcs11Settings
+from txmanager.settings.signers import (
+    GuardedKeySettings,
+    KmsSettings,
+    Pkcs11Settings,
+    ProcessSettings,
+    SignerSettings,
+    TlsSettings,
+    host_and_port,
+    socket_path,
+)
+from txmanager.signing.guard import Guard
+from txmanager.signing.limiter import Shares
+from txmanager.signing.process import ProcessOptions, ProcessProvider
 from txmanager.signing.remote import Provider, loads
 from txmanager.signing.secret import Secret
-from txmanager.signing.sources import KEY_SOURCES, Curve, KeySources
+from txmanager.signing.service import Client, SignerService
+from txmanager.signing.sources import KEY_SOURCES, Asked, Curve, KeySources
+from txmanager.signing.totals import Totals
+from txmanager.signing.totals import create as create_totals
 
+if TYPE_CHECKING:
+    from txmanager.archive import Database
+
+DURABLE = "do+"
+"""How the URL of a ledger on Durable Objects begins."""
 Close = Callable[[], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
 
@@ -54,6 +82,10 @@ async def open_ledger(settings: Settings) -> Ledger:
     url = ledger.reveal_url()
     if url.startswith("memory:"):
         return MemoryLedger(retention_ms=ledger.retention_s * 1000)
+    if url.startswith(DURABLE):
+        durable = DurableObjectLedger(url, prefix=ledger.prefix, retention_ms=ledger.retention_s * 1000)
+        await durable.start()
+        return durable
     opened = RedisLedger(
         url,
         prefix=ledger.prefix,
@@ -61,6 +93,7 @@ async def open_ledger(settings: Settings) -> Ledger:
         replicas=ledger.replicas,
         retention_ms=ledger.retention_s * 1000,
         may_be_open=ledger.open,
+        archive_lag=settings.archive.max_lag if settings.archive is not None else None,
     )
     await opened.start()
     return opened
@@ -72,13 +105,57 @@ def open_seals(settings: Settings) -> Seals | None:
     return make_seals(secrets, settings.ledger.seal_mode) if secrets else None
 
 
-def build_services(settings: Settings) -> tuple[dict[str, Service], list[Chain]]:
-    """The lanes this worker holds keys for, and the chains to close at the end."""
+def open_database(told: ArchiveSettings) -> Database:
+    require("[archive]", "archive")
+    from txmanager.archive import Database
+
+    return Database(told.reveal_url())
+
+
+async def open_archive_writer(told: ArchiveSettings) -> ArchiveWriter:
+    """The archive to store in; makes its tables, or changes those of an older release."""
+    database = open_database(told)
+    from txmanager.archive import SqlWriter
+
+    await database.prepare()
+    return SqlWriter(database, told.index_metadata)
+
+
+async def open_archive_reader(settings: Settings) -> ArchiveReader | None:
+    """The archive to read from; None where the configuration has none."""
+    if settings.archive is None:
+        return None
+    database = open_database(settings.archive)
+    from txmanager.archive import SqlReader
+
+    await database.prepare()
+    return SqlReader(database)
+
+
+async def detach_archive(settings: Settings) -> None:
+    """Let final records go at once again. An archiver that still runs does not attend its lanes a second time."""
+    ledger = await open_ledger(settings)
+    try:
+        for route in await ledger.routes():
+            await ledger.archive(route.lane, None)
+    finally:
+        await ledger.close()
+
+
+def open_shares() -> Shares:
+    """For a worker: who its signers' limiters belong to."""
+    return Shares()
+
+
+def build_services(settings: Settings, shares: Shares | None = None) -> tuple[dict[str, Service], list[Chain]]:
+    """The lanes this worker holds keys for, and the chains to close at the end. `shares` gets the limiters of its
+    signers, whose rates are divided among the workers."""
     services: dict[str, Service] = {}
     chains: list[Chain] = []
+    sources = key_sources(settings, shares)  # once: a signer has one connection and one limiter, whatever the networks
     for name in _served_networks(settings):
         family, network = settings.family(name), settings.networks[name]
-        held = _held(settings, name)
+        held = _held(settings, name, sources)
         chain = family.open_chain(name, network, held)
         chains.append(chain)
         for lane, one in held.items():
@@ -108,13 +185,23 @@ def _served(settings: Settings, network: str) -> dict[str, PoolSettings]:
     return {name: pool for name, pool in pools if pool.network == network and (wanted is None or name in wanted)}
 
 
-def key_sources(settings: Settings) -> KeySources:
+def key_sources(settings: Settings, shares: Shares | None = None) -> KeySources:
     """The registry with the configuration's own signers. Their libraries are loaded where they are used."""
     sources = KEY_SOURCES
     for name, signer in settings.signers.items():
-        make = pkcs11_maker(name, signer) if isinstance(signer, Pkcs11Settings) else kms_maker(name, signer)
+        make = _maker(name, signer, shares or Shares())
         sources = sources.with_signer(name, loads(name, make, list(Curve)))
     return sources
+
+
+def _maker(name: str, signer: SignerSettings, shares: Shares) -> Callable[[], Provider]:
+    match signer:
+        case Pkcs11Settings():
+            return pkcs11_maker(name, signer)
+        case KmsSettings():
+            return kms_maker(name, signer, shares)
+        case ProcessSettings():
+            return process_maker(name, signer)
 
 
 def pkcs11_maker(name: str, signer: Pkcs11Settings) -> Callable[[], Provider]:
@@ -127,21 +214,100 @@ def pkcs11_maker(name: str, signer: Pkcs11Settings) -> Callable[[], Provider]:
     return lambda: Pkcs11Provider(options)
 
 
-def kms_maker(name: str, signer: KmsSettings) -> Callable[[], Provider]:
+def kms_maker(name: str, signer: KmsSettings, shares: Shares) -> Callable[[], Provider]:
     if find_spec("botocore") is None:
         raise InvalidSettings(f"signers.{name}", "needs botocore; install txmanager[aws]")
     from txmanager.signing.aws_kms import KmsOptions, KmsProvider
 
     told = signer.model_dump(exclude={"provider"})
     options = KmsOptions(name=name, **told)
-    return lambda: KmsProvider(options)
+
+    def make() -> KmsProvider:
+        provider = KmsProvider(options)
+        shares.add(provider.limiter)
+        return provider
+
+    return make
 
 
-def _held(settings: Settings, name: str) -> dict[str, AnyHeld]:
+def process_maker(name: str, signer: ProcessSettings) -> Callable[[], Provider]:
+    path = socket_path(signer.address)
+    host, port = ("", 0) if path is not None else host_and_port(signer.address)
+    tls = partial(_tls, f"signers.{name}.tls", signer.tls, ssl.Purpose.SERVER_AUTH) if signer.tls is not None else None
+    options = ProcessOptions(name, path, host, port, tls, signer.timeout_s)
+    return lambda: ProcessProvider(options)
+
+
+def _tls(where: str, told: TlsSettings, purpose: ssl.Purpose) -> ssl.SSLContext:
+    """Both sides show a certificate, and each checks the other's."""
+    try:
+        context = ssl.create_default_context(purpose, cafile=told.ca)
+        context.load_cert_chain(told.certificate, told.key)
+    except (OSError, ssl.SSLError) as error:
+        words = error.strerror if isinstance(error, FileNotFoundError) else type(error).__name__
+        raise InvalidSettings(where, f"ca, certificate or key cannot be used: {words}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def open_signer(settings: Settings) -> SignerService:
+    """`txmanager signer`, listening: every key behind its policy."""
+    told = settings.signer
+    if told is None:
+        raise InvalidSettings("signer", "is missing; see config/signer.toml for an example")
+    totals, sources = Totals(Path(told.state)), key_sources(settings)
+    guards = {name: _guard(name, key, sources, totals) for name, key in told.keys.items()}
+    clients = [Client(name, one.keys, one.uid, one.certificate) for name, one in told.clients.items()]
+    service = SignerService(guards, clients)
+    path = socket_path(told.listen)
+    if path is not None:
+        await service.listen_unix(Path(path), told.group)
+    else:
+        assert told.tls is not None
+        await service.listen_tls(*host_and_port(told.listen), _tls("signer.tls", told.tls, ssl.Purpose.CLIENT_AUTH))
+    return service
+
+
+def _guard(name: str, key: GuardedKeySettings, sources: KeySources, totals: Totals) -> Guard:
+    side, where = find(key.chain).signer, f"signer.keys.{name}"
+    assert side is not None
+    curve = Curve(side.curve)
+    try:
+        found = [one.signer for one in sources.load(key.source, Asked(curve, key.account))]
+    except InvalidSettings as error:
+        raise InvalidSettings(f"{where}.source", str(error)) from None
+    wanted = [one for one in found if key.public_key in (None, one.public_key)]
+    if len(wanted) != 1:
+        held = f"holds {len(found)} keys" if key.public_key is None else f"does not hold {key.public_key}"
+        raise InvalidSettings(f"{where}.source", f"{held}; name one of them with public_key")
+    policy = key.policy
+    rules = KeyPolicy(
+        actions=policy.actions if policy.actions is not None else side.usual,
+        max_value=policy.max_value,
+        max_fee=policy.max_fee,
+        max_per_day=policy.max_per_day,
+        receivers=policy.receivers,
+        methods=policy.methods,
+        own_account=policy.own_account,
+        account=key.account,
+        chain_id=key.chain_id,
+    )
+    return Guard(name, curve, wanted[0], rules, totals, side.digest, side.read)
+
+
+def init_signer(settings: Settings) -> str:
+    """Make the file of the day's totals, once."""
+    if settings.signer is None:
+        raise InvalidSettings("signer", "is missing; see config/signer.toml for an example")
+    path = Path(settings.signer.state)
+    return f"made {path}" if create_totals(path) else f"{path} is there and was left alone"
+
+
+def _held(settings: Settings, name: str, sources: KeySources) -> dict[str, AnyHeld]:
     """Every lane to serve on a network, with its pool and its key. One key is one lane, and so is one address."""
     family, network, pools = settings.family(name), settings.networks[name], _served(settings, name)
     held: dict[str, AnyHeld] = {}
-    sources = key_sources(settings)
     for pool_name, pool in pools.items():
         for lane, signer in family.load_keys(sources, name, network, pool):
             if lane in held:

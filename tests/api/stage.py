@@ -100,6 +100,10 @@ class Program:
         return found
 
     @property
+    def running(self) -> bool:
+        return self._child is not None
+
+    @property
     def pid(self) -> int:
         assert self._child is not None
         return self._child.pid
@@ -140,6 +144,7 @@ class Stage:
         relayer = _relayers[devnet.url] = _relayers.get(devnet.url, FIRST_RELAYER - 1) + 1
         self.folder = make_folder("api")
         self.devnet = devnet
+        self.prefix = prefix
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.account = devnet.account(relayer)

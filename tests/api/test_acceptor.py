@@ -9,8 +9,8 @@ import pytest
 from txmanager.core.errors import InvalidInput, KeyReused, Unavailable, Unconfirmed
 from txmanager.core.models import Intent, LaneSpec, new_intent
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.acceptor import Acceptor
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.acceptor import Acceptor
+from txmanager.runtime.accept.producer import Producer
 
 LANE = "near:localnet:dev0.near:ed25519:x"
 
@@ -35,9 +35,9 @@ class Weather:
             await self.open.wait()
 
 
-async def stage(patience_s: float = 5.0) -> tuple[Acceptor, MemoryLedger, Weather]:
+async def stage(patience_s: float = 5.0, *, one_step: bool = True) -> tuple[Acceptor, MemoryLedger, Weather]:
     weather = Weather()
-    ledger = MemoryLedger(hop=weather.hop)
+    ledger = MemoryLedger(hop=weather.hop, one_step=one_step)
     await ledger.register(LaneSpec(LANE, "p"))
     return Acceptor(Producer(ledger), patience_s), ledger, weather
 
@@ -46,8 +46,14 @@ async def test_a_hundred_concurrent_submits_take_a_handful_of_round_trips():
     acceptor, _, weather = await stage()
     results = await asyncio.gather(*(acceptor.submit(intent(f"k{n}")) for n in range(100)))
     assert [r.record.id.key for r in results] == [f"k{n}" for n in range(100)]
-    assert weather.calls.count("claim") == 1
-    assert weather.calls.count("append") == 1
+    assert [weather.calls.count(step) for step in ("accept", "claim", "append")] == [1, 0, 0]
+
+
+async def test_a_hundred_submits_to_a_ledger_that_needs_two_steps_take_a_handful_of_round_trips():
+    acceptor, _, weather = await stage(one_step=False)
+    results = await asyncio.gather(*(acceptor.submit(intent(f"k{n}")) for n in range(100)))
+    assert [r.record.id.key for r in results] == [f"k{n}" for n in range(100)]
+    assert [weather.calls.count(step) for step in ("accept", "claim", "append")] == [0, 1, 1]
 
 
 async def test_the_same_key_twice_in_one_batch_is_one_intent():
@@ -62,14 +68,14 @@ async def test_the_same_key_twice_in_one_batch_is_one_intent():
 
 async def test_one_bad_intent_does_not_refuse_its_neighbours():
     acceptor, ledger, _ = await stage()
-    real = ledger.append
+    real = ledger.accept
 
-    async def append(lane, entries):
+    async def accept(lane, entries):
         if any(entry.intent.id.key == "bad" for entry in entries):
             raise InvalidInput("payload", "cannot be stored")
         return await real(lane, entries)
 
-    ledger.append = append  # type: ignore[method-assign]
+    ledger.accept = accept  # type: ignore[method-assign]
     results = await asyncio.gather(*(acceptor.submit(intent(key)) for key in ("a", "bad", "b")), return_exceptions=True)
     assert [isinstance(r, InvalidInput) for r in results] == [False, True, False]
 

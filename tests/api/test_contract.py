@@ -43,7 +43,7 @@ def test_schemathesis_finds_nothing(make_stage, redis7, devnet, prefix, wallets)
     # one thread: Python 3.11's parser, which hypothesis uses, fails now and then on several
     command += ["--exclude-checks", EXCLUDED, "--max-examples", "4", "--seed", "7", "--request-timeout", "20"]
     command += ["--suppress-health-check", "all", "--generation-database", "none", "--no-color", "--warnings", "off"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=stage.folder)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False, cwd=stage.folder)
     assert ended.returncode == 0, ended.stdout[-6000:]
     assert "Tested: " in ended.stdout
     assert stage.client.get("/healthz").status_code == 200
@@ -56,11 +56,11 @@ def test_every_route_is_described_and_every_description_has_its_route(stage: Sta
     for path, methods in document["paths"].items():
         for method in methods:
             told = path.format(key="k", lane="near:x:y:ed25519:z", pool="spare", id="i", nonce="1")
-            if told.endswith("/pools/spare/events"):
-                continue
-            answer = stage.client.request(method, told, headers=bearer())
-            assert answer.status_code not in (405, 500), path
-            assert answer.json().get("code") != "no_route" if "json" in answer.headers["content-type"] else True
+            with stage.client.stream(method, told, headers=bearer()) as answer:
+                assert answer.status_code not in (405, 500), path
+                if "json" in answer.headers["content-type"]:  # what is no JSON may be a stream without an end
+                    answer.read()
+                    assert answer.json().get("code") != "no_route"
 
 
 def test_examples_in_the_document_are_valid_requests(stage: Stage):

@@ -7,8 +7,8 @@ from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.core.positions import place
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime import events
-from txmanager.runtime.events import EventHub
+from txmanager.runtime.deliver import events
+from txmanager.runtime.deliver.events import EventHub
 
 LANES = [f"near:localnet:dev{n}.near:ed25519:x" for n in range(2)]
 

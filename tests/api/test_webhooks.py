@@ -129,7 +129,7 @@ def test_a_broken_signature_is_no_signature(signature: str):
 
 
 def test_an_old_call_is_a_replay():
-    from txmanager.runtime.webhooks import sign
+    from txmanager.runtime.deliver.webhooks import sign
 
     signature = sign(SECRET.encode(), b"{}", 1_000)
     assert verify_webhook(SECRET, signature, b"{}", now=1_200)

@@ -18,7 +18,7 @@ from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Intent, Outcome, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import codec
-from txmanager.runtime.sweeper import Sweeper
+from txmanager.runtime.care.sweeper import Sweeper
 
 DEEP = b"[" * 400 + b"1" + b"]" * 400
 HOSTILE = {

@@ -23,8 +23,8 @@ from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.names import checksummed
 from txmanager.core.models import LaneSpec
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.funding import TopUps
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.funding import TopUps
 from txmanager.settings import load
 from txmanager.wiring import open_ledger
 

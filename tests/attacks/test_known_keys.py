@@ -26,7 +26,7 @@ from txmanager.core.given import RAW_KEY
 from txmanager.core.kinds import RESERVED_KEYS
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.funding import TopUps
+from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings
 
@@ -117,7 +117,7 @@ class Counted:
 
 async def test_only_what_is_refused_asks_whether_it_is_known():
     async with Counted() as api:
-        assert await api.post("k") == (202, Counter(claim=1, append=1))
+        assert await api.post("k") == (202, Counter(accept=1))
         assert await api.post("new", 6) == (422, Counter(read=1))
 
 
@@ -131,7 +131,7 @@ async def test_only_what_is_refused_asks_whether_it_is_known():
 async def test_nobody_takes_a_key_that_we_derive(squatted: str):
     async with Counted() as api:
         status, asked = await api.post(squatted)
-        assert (status, asked["claim"], asked["append"]) == (400, 0, 0)
+        assert (status, asked["accept"], asked["claim"], asked["append"]) == (400, 0, 0, 0)
 
 
 def test_every_key_that_we_derive_is_reserved():

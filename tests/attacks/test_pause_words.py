@@ -12,7 +12,7 @@ from txmanager.core.chain import SendReply, Verdict
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.lane import OwnedLane
+from txmanager.runtime.lane.owner import OwnedLane
 
 ORDERS = ["held: x", "rebaseline", "rebaseline, and stay paused", "insufficient_funds", "operator", "dropped"]
 
@@ -31,11 +31,11 @@ async def test_reason_of_a_pause_is_no_order(lanes: Stage, text: str) -> None:
     other = next(lanes.fresh)
     running = await lanes.start(lanes.account, other)
     lane = owned(running, lanes.lane)
-    lane.taking = False  # it is queued before the pause, and taken after it at the earliest
+    lane.plan.stop_taking()  # it is queued before the pause, and taken after it at the earliest
     [waiting] = await lanes.submit(lanes.transfer("waits", 5))
     await lanes.manager.pause(lanes.lane, text)
-    await until(lambda: lane.stored.cause is PauseCause.OPERATOR, what="the owner read the pause")
-    lane.taking = True
+    await until(lambda: lane.plan.stored.cause is PauseCause.OPERATOR, what="the owner read the pause")
+    lane.plan._taking = True
     lane.wake()
     await goes_round(lanes, other, "o")
     view = await lanes.until_lane(LaneState.PAUSED)
@@ -56,7 +56,7 @@ async def test_reason_of_a_pause_vouches_for_nothing(lanes: Stage, text: str) ->
     before = await lanes.until_lane(LaneState.ACTIVE)
     await lane.quarantine(QuarantineCause.FOREIGN_NONCE_USE, {})
     await lanes.manager.pause(lanes.lane, text)
-    await until(lambda: lane.stored.cause is PauseCause.OPERATOR, what="the owner read the pause")
+    await until(lambda: lane.plan.stored.cause is PauseCause.OPERATOR, what="the owner read the pause")
     await goes_round(lanes, other, "q")
     view = await lanes.until_lane(LaneState.PAUSED)
     assert (view.baseline, view.cursor, view.command) == (before.baseline, before.cursor, None)
@@ -65,11 +65,11 @@ async def test_reason_of_a_pause_vouches_for_nothing(lanes: Stage, text: str) ->
 async def test_name_of_a_monitor_sends_nothing_again(lanes: Stage) -> None:
     running = await lanes.start()
     lane = owned(running, lanes.lane)
-    lane.flights.replace_all([])
+    lane.plan.flights.replace_all([])
     for number, name in enumerate(("dropped", "dropped,stuck x", "reconcile dropped")):
         await lanes.ledger.check(lanes.lane, f"{name}:{number}")
-        await until(lambda n=number, m=name: lane.checked.name == f"{m}:{n}", what="the owner heard it")  # type: ignore[misc]
-        assert lane.checked.alerts == frozenset()
+        await until(lambda n=number, m=name: lane.requests.answered.name == f"{m}:{n}", what="the owner heard it")  # type: ignore[misc]
+        assert lane.requests.answered.alerts == frozenset()
 
 
 async def test_message_of_a_node_does_not_turn_a_rejection_into_a_late_cancel(lanes: Stage) -> None:
@@ -78,7 +78,7 @@ async def test_message_of_a_node_does_not_turn_a_rejection_into_a_late_cancel(la
     running = await lanes.start(policy=replace(POLICY, include_within_ms=60_000))
     [id] = await lanes.submit(lanes.transfer("a", 5))
     await lanes.until_status(id, Status.INFLIGHT)
-    flight = owned(running, lanes.lane).flights.get(id)
+    flight = owned(running, lanes.lane).plan.flights.get(id)
     assert flight is not None
     flight.reply = SendReply(Verdict.PERMANENT, "not included within 60 s")
     lanes.devnet.clear_faults()

@@ -26,9 +26,9 @@ from txmanager.core.seal import BAD_SEAL, SealCheck, SealMode
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.lane.sealing import make_seals
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.sealing import make_seals
 from txmanager.settings import Settings
 from txmanager.signing.evm import EvmSigner, keccak256
 from txmanager.wiring import build_watched
@@ -358,7 +358,7 @@ async def test_top_up_of_the_monitor_is_sealed() -> None:
 
 def test_everything_that_is_signed_from_is_under_the_seal() -> None:
     """A new field of an intent has to be thought about: sealed, or of no importance to what is signed."""
-    unsealed = {"partition_key", "metadata"}
+    unsealed = {"partition_key", "metadata", "token"}  # the token's name is for usage alone
     assert {f.name for f in fields(Intent)} - unsealed == {
         "id",
         "kind",

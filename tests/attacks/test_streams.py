@@ -17,7 +17,7 @@ from tests.api.test_followers import fill
 from tests.waiting import until
 from txmanager.core.models import LaneSpec
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.events import EventHub
+from txmanager.runtime.deliver.events import EventHub
 from txmanager.settings import load
 from txmanager.wiring import open_ledger
 

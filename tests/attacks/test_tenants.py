@@ -15,7 +15,7 @@ from txmanager.core.mailbox import DeadLetter
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.mailbox import RedisMailbox
-from txmanager.runtime.webhooks import Target, Webhooks
+from txmanager.runtime.deliver.webhooks import Target, Webhooks
 
 TOKENS: dict[str, dict[str, Any]] = {
     "acme": {"scopes": ALL, "tenant": "acme"},

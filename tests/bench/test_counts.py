@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.figures import drain_ours, percentile, stage
+from bench.figures import drain_ours, drain_signed, percentile, stage
 from bench.processes import ask
 from bench.report import bars
 
@@ -36,7 +36,14 @@ def test_an_intent_writes_less_than_four_kilobytes_after_its_acceptance(drained)
 
 @pytest.mark.alone
 def test_a_worker_runs_few_functions_for_an_intent():
-    assert 100 < drain_ours(JOBS, "--count-calls")["calls"] < 500
+    assert 100 < drain_ours(JOBS, "--count-calls")["calls"] < 515
+
+
+def test_a_slow_signer_is_asked_for_whole_windows():
+    """At 30 ms per signature a lane with window 16 ends as many as 16 per 30 ms only if it never asks for fewer."""
+    told = drain_signed(800, "30ms")
+    assert told["violations"] == 0
+    assert told["signed_in"] <= 800 / 16 * 1.2
 
 
 def test_an_intent_takes_one_send_one_look_and_a_share_of_a_reading(drained):

@@ -23,6 +23,7 @@ from txmanager.core.states import LaneState
 from txmanager.ledger.redis.links import key_slot
 
 Fault = Callable[[Scene, random.Random], Awaitable[None]]
+OWED = 8
 _LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
@@ -36,6 +37,8 @@ async def strike(scene: Scene, one: Strike) -> bool:
         await partition(scene, rng, detail)
     elif kind == "chain":
         await weather(scene, rng, detail)
+    elif kind == "signer kill -9":
+        await kill_signer(scene, rng, detail)
     else:
         await _FAULTS[one.kind](scene, rng)
     await asyncio.sleep(rng.uniform(0.05, 0.4))  # some work gets done between two faults
@@ -132,6 +135,15 @@ async def stop_worker(scene: Scene, rng: random.Random) -> None:
     child.stopped = False
 
 
+async def kill_signer(scene: Scene, rng: random.Random, which: str) -> None:
+    """While it owes many signatures. It stays away for up to 15 seconds; everything else goes on."""
+    box = scene.boxes[which]
+    await until(lambda: box.owed >= OWED, 60, every=0.001, what=f"{which} owes {OWED} signatures")
+    await asyncio.to_thread(box.kill)
+    await asyncio.sleep(rng.uniform(0.0, 15.0))
+    await asyncio.to_thread(box.revive)
+
+
 def _clock(offset_s: int) -> dict[str, str]:
     """Only the wall clock is bent: no machine's monotonic clock jumps."""
     library = str(_LIBRARIES[0]) if _LIBRARIES else ""
@@ -226,6 +238,7 @@ _FAULTS: dict[str, Fault] = {
     "api kill -9": kill_api,
     "worker stopped past its lease": stop_worker,
     "redis kill -9": kill_redis,
+    "workerd kill -9": kill_redis,
     "disk full": fill_disk,
     "failover": fail_over,
     "failover, last writes lost": lose_writes,

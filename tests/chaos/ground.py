@@ -1,4 +1,5 @@
-"""What a scene stands on: one server that syncs every write, Sentinel, or a Cluster; and how each can be hurt.
+"""What a scene stands on: one server that syncs every write, Sentinel, a Cluster, or Durable Objects under workerd; and
+how each can be hurt.
 
 Everything here blocks and is called in a thread: the scene's proxies go on meanwhile. Each hurt leaves the ground whole
 again, apart from what was to be lost.
@@ -10,14 +11,18 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import redis
 
 from tests.servers import DURABLE, HOST, Binary, Cluster, Sentinel, Server, find_binaries
 from tests.servers.cluster import own_slots, role
 from tests.servers.sentinel import NAME
+from tests.servers.workerd import PRODUCER, Workerd, bundles
 from tests.waiting import until_sync
+from txmanager.ledger.durable import DurableObjectLedger
+from txmanager.ledger.redis import RedisLedger
 
 KEEPING = {"appendonly": "yes", "appendfsync": "everysec"}
 _PATIENCE_S = 60.0
@@ -30,11 +35,22 @@ class Ground:
     durability = "fsync"
 
     def __init__(self, binary: Binary | None = None) -> None:
-        self.servers: list[Server] = [Server(binary, config=DURABLE)]
+        self.servers: list[Any] = [Server(binary, config=DURABLE)]
 
     @property
     def url(self) -> str:
         return self.servers[0].url
+
+    @property
+    def label(self) -> str:
+        return self.servers[0].binary.label
+
+    def settings(self, folder: Path) -> str:
+        """What the configuration of an API says of it; secrets go into files of the folder."""
+        return f'url = "{self.url}"\ndurability = "{self.durability}"'
+
+    def open(self, prefix: str) -> RedisLedger | DurableObjectLedger:
+        return RedisLedger(self.url, prefix=prefix, durability=self.durability)  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
         self.servers[0].start()
@@ -64,6 +80,45 @@ class Ground:
 
     def primary(self, _key: str) -> Server:
         return self.servers[0]
+
+
+class OnDurable(Ground):
+    """The Worker of the Durable Object ledger under workerd, as it is deployed, on a disk that outlives it."""
+
+    kind = "durable"
+    label = "workerd"
+
+    def __init__(self) -> None:
+        self.servers = []
+
+    def open(self, prefix: str) -> DurableObjectLedger:
+        return DurableObjectLedger(self.url, prefix=prefix)
+
+    def settings(self, folder: Path) -> str:
+        """An API is a producer: it owns nothing here."""
+        password, seal = folder / "ledger.secret", folder / "ledger.seal"
+        password.write_text(PRODUCER)
+        seal.write_text("a seal of the tests, 0123456789abcdef")
+        url = f"do+http://{HOST}:{self.servers[0].port}"
+        return (
+            f'url = "{url}"\npassword = {{ file = "{password}" }}\n'
+            f'seal = [{{ file = "{seal}" }}]\nseal_mode = "require"'
+        )
+
+    def __enter__(self) -> Self:
+        self.servers = [Workerd(bundle=bundles() / "worker.js")]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:
+            server.close()
+
+    def kill(self, environment: dict[str, str]) -> None:
+        """kill -9, then a start on the same disk."""
+        self.servers[0].restart()
+
+    def fill_disk(self, bytes_left: int) -> Callable[[], None]:
+        raise NotImplementedError
 
 
 class Replicated(Ground):
@@ -274,4 +329,6 @@ def lay(kind: str, durability: str, server: str) -> Ground:
             return OnSentinel(durability)
         case "cluster":
             return OnCluster()
+        case "durable":
+            return OnDurable()
     return Ground(find_binaries().valkey if server == "valkey" else None)

@@ -39,6 +39,10 @@ class SceneSpec:
     seed: int = 0
     limit_s: float = 2400.0
     """When to stop striking and look at what was reached."""
+    depth: int = 10
+    """About how many intents wait on each lane."""
+    signers: bool = False
+    """Whether the first three lanes have their keys in SoftHSM2, in a KMS and in a `txmanager signer`."""
     bug: str = ""
     """A seeded bug of the workers, to see whether it is noticed."""
 
@@ -82,6 +86,13 @@ def _weather(each: int) -> dict[str, int]:
     return {f"chain: {kind}": each for kind in WEATHER}
 
 
+SIGNERS = ("softhsm", "kms", "program")
+
+
+def _signers(each: int) -> dict[str, int]:
+    return {f"signer kill -9: {kind}": each for kind in SIGNERS}
+
+
 def scenes(seed: int, *, quick: bool) -> list[SceneSpec]:
     """The whole run. Longest first: they share the machine."""
     few = _quick() if quick else _full()
@@ -121,8 +132,19 @@ def _full() -> list[SceneSpec]:
         "lane drained": 4,
         "disk full": 3,
     }
+    durable = {
+        "workerd kill -9": 100,
+        **_partitions(21),
+        **_weather(1),
+        "api kill -9": 10,
+        "worker stopped past its lease": 5,
+        "lane drained": 2,
+    }
+    signer = {**_signers(17), **_weather(1), "api kill -9": 2, "worker stopped past its lease": 3, "redis kill -9": 3}
     return [
+        SceneSpec("signer", "single", "fsync", 24, signer, window=16, depth=40, signers=True),
         SceneSpec("cluster", "cluster", "replicas", 150, cluster),
+        SceneSpec("durable", "durable", "fsync", 40, durable, lease_ms=2000),
         SceneSpec("single-redis", "single", "fsync", 350, single),
         SceneSpec("single-valkey", "single", "fsync", 350, {**single, "clock skew: ledger": 6}, "valkey", window=4),
         SceneSpec("sentinel", "sentinel", "replicas", 120, sentinel),
@@ -146,8 +168,10 @@ def _quick() -> list[SceneSpec]:
     cluster = {"failover": 2, "slot migrated": 3, **_partitions(7), "api kill -9": 1}
     sentinel = {"failover": 1, "failover, last writes lost": 1, "disk full": 1, "lane drained": 1}
     return [
+        SceneSpec("signer", "single", "fsync", 4, _signers(1), window=16, depth=40, signers=True, limit_s=150),
         SceneSpec("single-valkey", "single", "fsync", 40, single, "valkey", limit_s=150),
         SceneSpec("cluster", "cluster", "replicas", 10, cluster, limit_s=150),
+        SceneSpec("durable", "durable", "fsync", 8, {"workerd kill -9": 6, **_partitions(3)}, limit_s=90),
         SceneSpec("sentinel", "sentinel", "replicas", 8, sentinel, limit_s=150),
         SceneSpec(
             "sentinel-loss",

@@ -18,6 +18,7 @@ from typing import Any
 from tests.chaos.plan import SceneSpec
 from tests.chaos.scene import Scene
 from tests.servers.processes import make_folder, remove_folder
+from txmanager.programs.process import configure_logs
 
 _EVERY_S = 0.5
 KEEP = "CHAOS_KEEP"
@@ -77,4 +78,5 @@ def run(spec: SceneSpec) -> int:
 
 
 if __name__ == "__main__":
+    configure_logs("error")  # on stderr: what is told goes to stdout
     sys.exit(run(SceneSpec(**json.loads(sys.argv[1]))))

@@ -18,10 +18,12 @@ ROOT = Path(__file__).parent.parent.parent
 GOALS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "worker kill -9": (1000, ("worker kill -9",)),
     "redis kill -9": (200, ("redis kill -9",)),
+    "workerd kill -9": (100, ("workerd kill -9",)),
     "failovers": (60, ("failover",)),
     "failovers that lost the last writes": (20, ("failover, last writes lost",)),
     "partitions": (200, ("partition",)),
     "slot migrations": (20, ("slot migrated",)),
+    "signer kill -9": (50, ("signer kill -9",)),
 }
 """What `make chaos` is to reach, and which counters make it up, by how they begin."""
 

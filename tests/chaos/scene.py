@@ -19,16 +19,17 @@ from tests.chaos import evidence
 from tests.chaos.blocks import SeenChain
 from tests.chaos.crowd import POOL, Crowd
 from tests.chaos.ground import Ground, lay
-from tests.chaos.plan import ANYWHERE, SceneSpec, Script, draw
+from tests.chaos.plan import ANYWHERE, SIGNERS, SceneSpec, Script, draw
 from tests.chaos.seats import Child, Nursery, Seat
 from tests.devnet.process import Devnet
-from tests.runtime.stage import Account, lane_of
+from tests.runtime.stage import Account, lane_of, make_chain
 from tests.servers import free_port
+from tests.signing.boxes import NEAR, Box, make_box, public_key_of
 from tests.sim.history import Broke, Fact
 from tests.waiting import until
+from txmanager.chains.near.provision import provision
 from txmanager.core.errors import TxManagerError
 from txmanager.core.models import IntentId, Record
-from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.manager import TxManager
 
 TOKEN = "chaos"
@@ -70,7 +71,8 @@ class Scene:
         self.devnet = running.enter_context(Devnet(accounts=2, keys=MAX_LANES, block_ms=50))
         relayer = self.devnet.account(0)
         self.accounts: list[Account] = [{"account_id": relayer["account_id"], **key} for key in relayer["keys"]]
-        self.ledger = RedisLedger(self.ground.url, prefix=PREFIX, durability=self.ground.durability)  # type: ignore[arg-type]
+        self.boxes = await self._with_signers() if spec.signers else {}
+        self.ledger = self.ground.open(PREFIX)
         running.push_async_callback(self.ledger.close)
         self.manager = TxManager(self.ledger)
         self.nursery = await running.enter_async_context(Nursery(self.folder))
@@ -78,12 +80,30 @@ class Scene:
         self.apis = [await self._seat(f"api{n}", free_port()) for n in range(spec.apis)]
         receiver = self.devnet.account(1)["account_id"]
         urls = [f"http://127.0.0.1:{seat.door.port}" for seat in self.apis if seat.door is not None]
-        self.crowd = Crowd(urls, TOKEN, receiver, self.script.rng, lambda: self._depth < 10 * self.lanes_served)
+        self.crowd = Crowd(urls, TOKEN, receiver, self.script.rng, lambda: self._depth < spec.depth * self.lanes_served)
         running.callback(self.crowd.close)
         await until(lambda: self.devnet.head("final")["height"] > 100_000_000, what="blocks are final")
         self._tasks = [asyncio.create_task(self._keep_seats()), asyncio.create_task(self._gauge())]
         running.push_async_callback(self._end_tasks)
         return self
+
+    async def _with_signers(self) -> dict[str, Box]:
+        """Signers elsewhere for the first lanes; their keys are put on the account by one of its own."""
+        account = self.accounts[-1]
+        boxes: dict[str, Box] = {}
+        for n, kind in enumerate(SIGNERS):
+            (folder := self.folder / kind).mkdir()
+            box = await self._running.enter_async_context(make_box(kind, folder, account["account_id"]))
+            box.slow(0.3)  # so that there is always something it owes
+            boxes[kind] = box
+            public_key = await public_key_of(box.told, NEAR)
+            self.accounts[n] = {**account, "public_key": public_key, "signer": box.told}
+        chain = make_chain(self.devnet.url, [account])
+        await until(lambda: self.devnet.head("final")["height"] > 100_000_000, what="blocks are final")
+        keys = [one["public_key"] for one in self.accounts[: len(SIGNERS)]]
+        await provision(chain, lane_of(account), keys, per_transaction=1)  # as the chain is read back here
+        await chain.close()
+        return boxes
 
     async def _seat(self, name: str, port: int | None = None) -> Seat:
         return await self._running.enter_async_context(Seat(name, self.ground.servers, self.devnet.port, port))
@@ -186,9 +206,8 @@ class Scene:
     def _api_config(self, port: int | None) -> str:
         return f"""
 [ledger]
-url = "{self.ground.url}"
+{self.ground.settings(self.folder)}
 prefix = "{PREFIX}"
-durability = "{self.ground.durability}"
 
 [networks.localnet]
 chain = "near"
@@ -301,7 +320,7 @@ scopes = ["submit", "read", "operate"]
         violations = [*checked.violations, *self._paid_twice(chain, before)]
         finals = [r for r in records.values() if r.status.final]
         return {
-            "server": self.ground.servers[0].binary.label,
+            "server": self.ground.label,
             "accepted": len(self.crowd.accepted),
             "unique": len([amount for amount in chain.paid() if amount]),
             "final": len(finals),

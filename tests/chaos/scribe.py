@@ -17,6 +17,7 @@ import orjson
 
 from txmanager.core.ledger import Lease, Settled, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, IntentId, Json, Record
+from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.redis import RedisLedger
 
 
@@ -34,8 +35,8 @@ class Journal:
         self.note("sent", lane, hashes=[[a.hash, a.hash in self.known] for a in attempts])
 
 
-class ScribeLedger(RedisLedger):
-    """The ledger of a worker whose every fenced step is on paper."""
+class Scribe:
+    """A ledger of a worker whose every fenced step is on paper; the ledger itself stands behind it."""
 
     journal: Journal
 
@@ -93,3 +94,11 @@ class ScribeLedger(RedisLedger):
 
     def _did(self, what: str, fence: Fence, began: float, **more: Any) -> None:
         self.journal.note(f"did_{what}", fence.lane, began=began, epoch=fence.epoch, token=fence.token, **more)
+
+
+class ScribeLedger(Scribe, RedisLedger):
+    """On Redis."""
+
+
+class DurableScribe(Scribe, DurableObjectLedger):
+    """On Durable Objects."""

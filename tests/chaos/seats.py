@@ -46,12 +46,14 @@ class Child:
 
 
 class Seat:
-    def __init__(self, name: str, servers: list[Server], rpc_port: int, port: int | None = None) -> None:
+    def __init__(self, name: str, servers: list[Any], rpc_port: int, port: int | None = None) -> None:
         self.name = name
         self.port = port
         """Where whoever sits here listens; callers come through the door."""
         self.door = FaultProxy(HOST, port, resp=False) if port is not None else None
-        self.ledger = {server.port: FaultProxy(HOST, server.port) for server in servers}
+        self.ledger = {
+            server.port: FaultProxy(HOST, server.port, resp=isinstance(server, Server)) for server in servers
+        }
         self.rpc = FaultProxy(HOST, rpc_port, resp=False)
         self._rpc_port = rpc_port
         self.child: Child | None = None

@@ -11,19 +11,24 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tests.chaos import detours
-from tests.chaos.scribe import Journal, ScribeLedger
+from tests.chaos.scribe import DurableScribe, Journal, ScribeLedger
 from tests.runtime.stage import lane_of, make_chain
 from txmanager.chains.near import NearChain
 from txmanager.core.chain import SendReply
 from txmanager.core.decide import Policy
 from txmanager.core.ledger import WriteAhead
 from txmanager.core.models import Attempt, Fence, LaneSpec
+from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.redis import RedisLedger
 from txmanager.programs.process import configure_logs, on_stop
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.lane.worker import Service, Timing, Worker
+from txmanager.signing.remote import RemoteKey
+from txmanager.signing.signer import Signer
+from txmanager.signing.sources import Curve
 
 POINTS = (
     "after_take",
@@ -80,7 +85,11 @@ class HastyLedger(ScribeLedger):
         return await super().record_attempts(fence, cursor, batch)
 
 
-def open_ledger(told: dict[str, Any], chain: Halting) -> RedisLedger:
+def open_ledger(told: dict[str, Any], chain: Halting) -> RedisLedger | DurableObjectLedger:
+    if told["redis"].startswith("do+"):
+        durable = DurableScribe(told["redis"], prefix=told["prefix"])
+        durable.journal = chain.journal = Journal(told["journal"])
+        return durable
     more = {"prefix": told["prefix"], "durability": told.get("durability", "fsync")}
     if "journal" not in told:
         return RedisLedger(told["redis"], **more)
@@ -94,9 +103,22 @@ def open_ledger(told: dict[str, Any], chain: Halting) -> RedisLedger:
     return ledger
 
 
+def _halting(
+    accounts: Sequence[dict[str, Any]], network: str, endpoints: Any, signers: dict[str, Signer], **more: Any
+) -> Halting:
+    """Keys that are elsewhere are asked there."""
+    for account in accounts:
+        if "signer" in account:
+            from tests.signing.boxes import NEAR, key_of, provider_of
+
+            where, name = account["signer"], key_of(account["signer"], NEAR)
+            signers[lane_of(account)] = RemoteKey(provider_of(where), name, Curve.ED25519, account["public_key"])
+    return Halting(network, endpoints, signers, **more)
+
+
 async def serve(told: dict[str, Any]) -> None:
     TRIGGER.point, TRIGGER.left = told.get("point"), told.get("nth", 1)
-    chain = make_chain(told["devnet"], told["accounts"], kind=Halting)
+    chain = make_chain(told["devnet"], told["accounts"], kind=partial(_halting, told["accounts"]))  # type: ignore[arg-type]
     assert isinstance(chain, Halting)
     policy = Policy(window=told.get("window", 8), include_within_ms=500)
     services = {lane_of(a): Service(LaneSpec(lane_of(a), told["pool"]), chain, policy) for a in told["accounts"]}

@@ -16,6 +16,7 @@ import pytest
 from tests.servers import DURABLE, HOST, Server, free_port
 from tests.servers.proxy import FaultProxy
 from tests.servers.tls import make_certificates
+from tests.servers.workerd import PRODUCER, Workerd
 from txmanager.settings import load
 
 SECRET = "hunter2"
@@ -108,6 +109,29 @@ def test_doctor_finds_nothing_wrong_with_a_durable_server(run, valkey9):
     assert said.returncode == 0, said.stdout
     assert {line.split()[0] for line in said.stdout.splitlines()} == {"ok"}
     assert "Valkey 9" in said.stdout
+
+
+SEALED = {
+    "TXMANAGER__LEDGER__SEAL": '["0123456789abcdef0123456789abcdef"]',
+    "TXMANAGER__LEDGER__SEAL_MODE": "require",
+}
+
+
+def test_doctor_finds_nothing_wrong_with_durable_objects(run, durable: Workerd):
+    for url, role in ((durable.url, "owner"), (durable.url_for(PRODUCER), "producer")):
+        said = run("doctor", TXMANAGER__LEDGER__URL=url, **SEALED)
+        assert said.returncode == 0, said.stdout
+        assert f"Durable Objects; our secret is the {role}'s" in said.stdout
+
+
+def test_doctor_of_durable_objects_with_a_wrong_secret_is_one_sentence_and_exit_2(run, durable: Workerd):
+    said = run("doctor", TXMANAGER__LEDGER__URL=durable.url_for("w" * 40), **SEALED)
+    [line] = failures(said)
+    assert "the ledger refuses our secret; check ledger.password" in line
+    assert "w" * 40 not in said.stdout + said.stderr
+    [line] = failures(run("doctor", TXMANAGER__LEDGER__URL=f"do+http://:{'w' * 40}@10.0.0.1", **SEALED))
+    assert "must begin with do+https" in line
+    assert run("doctor", TXMANAGER__LEDGER__URL=durable.url).returncode == 2, "without a seal"
 
 
 def failures(said: subprocess.CompletedProcess[str]) -> list[str]:

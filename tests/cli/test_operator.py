@@ -25,7 +25,7 @@ from txmanager.cli import main
 from txmanager.core.seal import BAD_SEAL, SealCheck
 from txmanager.core.states import Status
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.sealing import make_seals
+from txmanager.runtime.lane.sealing import make_seals
 from txmanager.testing.ledger.stage import Stage
 
 

@@ -308,8 +308,51 @@ def test_the_fourth_refused_attempt_is_held_with_its_deaths() -> None:
 def test_a_cancelled_intent_that_is_dead_settles_cancelled_with_the_proof() -> None:
     step = ask(record(cancel_requested=True), seen(**proven(attempt())))
     assert isinstance(step, Settle)
-    assert step.outcome == Outcome(Status.CANCELLED)
+    assert step.outcome == Outcome(Status.CANCELLED, cost=0), "nothing of it landed"
     assert set(step.deaths) == {"7:hash7"}
+
+
+def paid(nonce: int, cost: int | None) -> Sighting:
+    return Sighting("final", Outcome(Status.DONE, f"hash{nonce}", nonce, cost=cost))
+
+
+def test_cancelled_intent_costs_what_its_no_ops_took_and_nobody_guesses() -> None:
+    noop, other = attempt(8, Purpose.NOOP), attempt(9, Purpose.NOOP)
+    for sightings, cost in [
+        ({}, None),
+        ({"8:hash8": Sighting("included"), "9:hash9": paid(9, 3)}, None),
+        ({"8:hash8": paid(8, None), "9:hash9": paid(9, 3)}, None),
+        ({"8:hash8": paid(8, 4), "9:hash9": paid(9, 3)}, 7),
+    ]:
+        step = ask(
+            record(attempt(), noop, other, cancel_requested=True), seen(**proven(attempt()), sightings=sightings)
+        )
+        assert isinstance(step, Settle)
+        assert step.outcome.cost == cost
+    dead = record(attempt(), noop, replace(other, proof={"cause": "expired"}), cancel_requested=True)
+    step = ask(dead, seen(**proven(attempt()), sightings={"8:hash8": paid(8, 4)}))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == 4, "one that is proven dead took nothing"
+
+
+def test_of_several_no_ops_at_one_nonce_only_the_one_that_landed_is_paid() -> None:
+    bumped = [replace(attempt(7, Purpose.NOOP), hash=name) for name in ("a", "b", "c")]
+    bumped = [replace(one, signed_at=n) for n, one in enumerate(bumped)]
+    told = record(attempt(), *bumped, cancel_requested=True)
+    step = ask(told, seen(**proven(attempt()), sightings={"7:b": paid(7, 5)}))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == 5
+
+
+def test_no_op_that_landed_beside_its_intent_is_paid_too() -> None:
+    final = {"7:hash7": paid(7, 100), "8:hash8": paid(8, 4)}
+    step = ask(record(attempt(), attempt(8, Purpose.NOOP)), seen(sightings=final))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == 104
+    final["8:hash8"] = Sighting("unknown")
+    step = ask(record(attempt(), attempt(8, Purpose.NOOP)), seen(sightings=final))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == 100
 
 
 def test_a_rejected_intent_that_is_dead_settles_failed_with_the_nodes_words() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from math import log
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from txmanager.core.errors import NoLane
-from txmanager.core.router import Router, route
+from txmanager.core.router import Router, _mix, _seed, route
 
 KEYS = [f"user-{n}.testnet" for n in range(100_000)]
+
+
+PINNED = ["658", "192", "717", "964", "19", "899"]
 
 
 def lanes(count: int) -> list[tuple[str, int]]:
@@ -84,6 +90,63 @@ def test_the_choice_is_pinned():
     """Producers of two releases that run side by side must agree."""
     router = Router(lanes(4))
     assert [(router.choose(key) or "")[-1] for key in KEYS[:8]] == list("32011202")
+
+
+def best_of_all(members: list[tuple[str, int]], key: str) -> str:
+    """The choice of release 0.1.0, whatever the number of lanes."""
+
+    def score(member: tuple[str, int]) -> float:
+        mixed = _mix(_seed(key) ^ _seed(member[0]))
+        return -member[1] / log((mixed + 1) / 2**64)
+
+    return max(sorted(members), key=score)[0]
+
+
+@pytest.mark.parametrize("heavy", [1, 3])
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 63, 64])
+def test_a_pool_of_up_to_64_lanes_is_routed_as_by_release_0_1_0(count: int, heavy: int):
+    members = [(name, heavy if n % 5 == 2 else 1) for n, (name, _) in enumerate(lanes(count))]
+    router = Router(members)
+    assert all(router.choose(key) == best_of_all(members, key) for key in KEYS[:300])
+
+
+@pytest.fixture(scope="module")
+def thousand() -> list[str | None]:
+    return choices(lanes(1_000))
+
+
+def test_a_thousand_lanes_share_100k_keys_as_evenly_as_dice_would(thousand):
+    count = Counter(thousand)
+    assert len(count) == 1_000
+    variance = sum((share - 100) ** 2 for share in count.values()) / 1_000
+    assert 80 < variance < 130  # of a fair draw: 100
+
+
+def test_the_choice_in_a_large_pool_is_pinned_and_does_not_depend_on_the_order_of_the_registry(thousand):
+    shuffled = Router(random.Random(1).sample(lanes(1_000), 1_000))
+    assert [shuffled.choose(key) for key in KEYS[:500]] == thousand[:500]
+    assert [(lane or "").rpartition("key")[2] for lane in thousand[:6]] == PINNED
+
+
+@pytest.mark.parametrize("count", [999, 1_001])
+def test_a_lane_that_comes_or_leaves_moves_the_keys_of_a_few_lanes(thousand, count):
+    moved = sum(old != now for old, now in zip(thousand, choices(lanes(count)), strict=True))
+    assert moved / len(KEYS) < 8 / 1_000
+
+
+def test_shares_follow_the_weights_in_a_large_pool():
+    members = [(name, 3 if n % 2 else 1) for n, (name, _) in enumerate(lanes(200))]
+    count = Counter(choices(members))
+    heavy = sum(count[name] for name, weight in members if weight == 3)
+    assert abs(heavy / len(KEYS) - 0.75) < 0.01
+
+
+def test_a_hundred_thousand_lanes_are_routed_by_a_few_dozen_hashes():
+    router = Router(lanes(100_000))
+    with patch("txmanager.core.router._mix", side_effect=_mix) as mixed:
+        for key in KEYS[:100]:
+            router.choose(key)
+    assert mixed.call_count < 100 * 40
 
 
 def test_a_lane_of_weight_zero_gets_nothing():

@@ -10,7 +10,7 @@ import pytest
 from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.core.models import Intent, IntentId, new_intent
 from txmanager.core.seal import SealCheck, SealMode, Seals, message
-from txmanager.runtime.sealing import encode, make_seals
+from txmanager.runtime.lane.sealing import encode, make_seals
 
 OLD, NEW, LIFE, LANE = "o" * 32, "n" * 32, "life", "near:net:relayer:ed25519.a"
 

@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import redis
 import yaml
@@ -25,9 +26,9 @@ from txmanager.api.metrics import ApiMetrics
 from txmanager.cli import app
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.ledger.redis.checks import inspect
+from txmanager.runtime.care.monitor_metrics import MonitorMetrics
 from txmanager.runtime.gateway.metrics import GatewayMetrics
-from txmanager.runtime.metrics import Metrics
-from txmanager.runtime.monitor_metrics import MonitorMetrics
+from txmanager.runtime.lane.metrics import Metrics
 from txmanager.settings import Settings, load
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -56,6 +57,53 @@ def metric_names() -> set[str]:
 
 def seconds(text: str) -> int:
     return int(text.removesuffix("s"))
+
+
+# -- schemas
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda m: f"{m['kind']}/{m['metadata']['name']}")
+def test_each_manifest_is_what_kubernetes_accepts(manifest):
+    kubernetes_validate.validate(manifest, "1.31", strict=True)
+
+
+def composed(folder: Path, *names: str) -> dict[str, Any]:
+    """The services that docker-compose makes of these files, read together."""
+    files = []
+    for name in names:
+        told = yaml.safe_load((DEPLOY / name).read_text())
+        told = {"version": "3.8", **{key: value for key, value in told.items() if key != "name"}}
+        (folder / name).write_text(yaml.safe_dump(told))
+        files += ["-f", str(folder / name)]
+    said = subprocess.run(
+        ["docker-compose", *files, "config"],
+        env={**os.environ, "TXMANAGER_REDIS_PASSWORD": "x"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    return dict(yaml.safe_load(said.stdout)["services"])
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="needs docker-compose")
+def test_compose_reads_its_file(tmp_path):
+    """Debian's docker-compose knows all of it but the project's name, which came later."""
+    assert composed(tmp_path, "compose.yml")
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="needs docker-compose")
+def test_with_a_signer_no_worker_mounts_keys_and_the_signer_has_no_network(tmp_path):
+    services = composed(tmp_path, "compose.yml", "compose.signer.yml")
+    assert services["signer"]["network_mode"] == "none"
+    assert services["signer"]["command"] == ["signer"]
+    assert not {"TXMANAGER__LEDGER__PASSWORD"} & set(services["signer"].get("environment", {}))
+    with_keys = {name for name, one in services.items() if "signer/keys" in str(one) or "config/keys" in str(one)}
+    assert with_keys == {"signer"}
+    for name in ("worker-1", "worker-2"):
+        assert "signer/run" in str(services[name]["volumes"])
+        assert "txmanager.toml" in str(services[name]["volumes"])
 
 
 # -- compose

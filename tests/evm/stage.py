@@ -19,8 +19,8 @@ from txmanager.core.models import Intent, Lane, LaneSpec, Record, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.rpc.endpoint import Endpoint
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.worker import Service, Timing, Worker
 from txmanager.signing.evm import EvmSigner
 from txmanager.signing.secret import Secret
 

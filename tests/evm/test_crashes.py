@@ -18,7 +18,7 @@ from tests.waiting import until
 from txmanager.chains.evm import EvmNetwork
 from txmanager.core.models import IntentId, Record, intent_id, new_intent
 from txmanager.core.states import LaneState, Status
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
 from txmanager.settings import load
 from txmanager.signing.evm import EvmSigner
 from txmanager.signing.evm_sources import derive
@@ -47,6 +47,7 @@ replace_after_s = 4.0
 [pools.p]
 network = "local"
 keys = ["mnemonic:PHRASE:4"]
+window = 16  # more would be mined before the kills
 """
 
 

@@ -16,9 +16,9 @@ from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.rpc.endpoint import Endpoint
+from txmanager.runtime.care.sweeper import Sweeper
+from txmanager.runtime.lane.worker import Service, Worker
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.sweeper import Sweeper
-from txmanager.runtime.worker import Service, Worker
 from txmanager.settings import Settings
 from txmanager.wiring import build_kinds, build_services
 

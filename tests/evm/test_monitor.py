@@ -22,9 +22,9 @@ from txmanager.core.health import Limits
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime import tracker
-from txmanager.runtime.funding import TopUps
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.funding import TopUps
+from txmanager.runtime.lane import tracker
 
 ETHER = 10**18
 CHECKS = 1_000

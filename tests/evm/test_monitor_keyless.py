@@ -18,9 +18,9 @@ from txmanager.core.alerts import Alert, Check
 from txmanager.core.health import Health
 from txmanager.ledger.redis import RedisLedger
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.funding import TopUps
-from txmanager.runtime.monitor import Monitor, Watched
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.funding import TopUps
+from txmanager.runtime.care.monitor import Monitor, Watched
 from txmanager.settings import load
 
 

@@ -25,9 +25,9 @@ from txmanager.core.states import Status
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.scripts import build, script
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.nonces import Desk, KeylessPool, Nonces, Place
-from txmanager.runtime.producer import Producer, Submitted
-from txmanager.runtime.worker import Service, Worker
+from txmanager.runtime.accept.nonces import Desk, KeylessPool, Nonces, Place
+from txmanager.runtime.accept.producer import Producer, Submitted
+from txmanager.runtime.lane.worker import Service, Worker
 
 POOL = "wallets"
 LONG_MS, SHORT_MS = 60_000, 300
@@ -258,13 +258,13 @@ RACES = [
     Guarded(error_after_a_send_never_frees_the_number, "recycle", "if entry.state == 'sent' then", "if false then"),
     Guarded(
         nonce_error_of_one_leaves_the_others_alone,
-        "append",
-        "reply = {taken(",
-        "redis.call('HDEL', KEYS[1], 'cursor') reply = {taken(",
+        "accept",
+        "return {taken(",
+        "redis.call('HDEL', KEYS[1], 'cursor') return {taken(",
     ),
     Guarded(
         holder_of_an_expired_lock_cannot_send,
-        "append",
+        "accept",
         "if entry.state ~= 'reserved' and entry.state ~= 'sent' then return 'unreserved' end",
         "",
     ),
@@ -276,7 +276,7 @@ RACES = [
     ),
     Guarded(
         somebody_elses_token_replaces_nothing,
-        "append",
+        "accept",
         "if not entry or entry.nonce ~= nonce then return 'unreserved' end",
         "if not entry then return 'unreserved' end",
     ),

@@ -402,7 +402,7 @@ async def test_an_outcome_waits_for_the_finalized_block(make_anvil):
         included = anvil.number("eth_blockNumber")
         assert int(anvil.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16) < included
         lane = stage.worker._held[stage.lane_id].lane
-        await until(lambda: [f.landed for f in lane.flights][:1] == [True], 10.0, what="seen included")
+        await until(lambda: [f.landed for f in lane.plan.flights][:1] == [True], 10.0, what="seen included")
         assert (await stage.record("a")).status is Status.INFLIGHT
         anvil.rpc("anvil_mine", "0x4")
         assert int(anvil.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16) >= included

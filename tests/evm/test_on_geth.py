@@ -11,7 +11,7 @@ from tests.waiting import until
 from txmanager.core.errors import NotAllowed
 from txmanager.core.models import intent_id
 from txmanager.core.states import LaneState, Status
-from txmanager.runtime.replay import plan_replay, send_again
+from txmanager.runtime.care.replay import plan_replay, send_again
 
 EACH_SECOND = ("--dev.period", "1")
 DEEP = replace(NETWORK, finality=60)

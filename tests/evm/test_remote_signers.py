@@ -14,6 +14,7 @@ from tests.evm.stage import CHAIN_ID, POLICY, Stage, lane_of, new_signer
 from tests.signing.signers import RemoteSigner, high_s, other_secp256k1_signature
 from tests.waiting import until
 from txmanager.chains.evm.chain import EvmChain
+from txmanager.core.errors import TransactionRefused
 from txmanager.core.models import Purpose
 from txmanager.core.states import Status
 from txmanager.rpc.endpoint import Endpoint
@@ -99,3 +100,43 @@ async def test_a_replacement_goes_out_while_the_signer_hangs_on_first_attempts(
         assert (await stage.record("behind")).status is Status.QUEUED
         released.set()
         await stage.until_attempts("behind", 1)
+
+
+async def test_what_the_signers_policy_refuses_fails_alone_and_the_lane_goes_on(anvil: Anvil) -> None:
+    async with RemoteStage(anvil, [new_signer()]) as stage:
+        thief = "66" * 20
+
+        def refuse_some(n: int, right: bytes) -> Answer:
+            forbidden = bytes.fromhex(thief) in stage.remote.asked[n].unsigned
+            return TransactionRefused("evm-1: the receiver is not allowed") if forbidden else right
+
+        stage.remote.spoil = refuse_some
+        intents = [stage.transfer(f"k{n}") for n in range(6)]
+        for n in (0, 3):
+            intents[n] = stage.intent(f"k{n}", "evm.transfer", {"to": f"0x{thief}", "value": "1"})
+        await stage.submit(*intents)
+        await stage.until_done(*(f"k{n}" for n in (1, 2, 4, 5)))
+        for n in (0, 3):
+            record = await stage.record(f"k{n}")
+            assert record.outcome is not None
+            assert record.outcome.error is not None
+            assert record.outcome.error["code"] == "transaction_refused"
+            assert not record.attempts
+        assert stage.received() == 4
+
+
+async def test_a_replacement_that_the_signer_refuses_leaves_the_first_one_to_land(
+    make_anvil: Callable[..., Anvil],
+) -> None:
+    anvil = make_anvil("--no-mining")
+    async with RemoteStage(anvil, [new_signer()], policy=POLICY) as stage:
+        await stage.submit(stage.transfer("stuck"))
+        await stage.until_attempts("stuck", 1)
+        asked = len(stage.remote.asked)
+        stage.remote.spoil = lambda *_: TransactionRefused("evm-1: its fee may be too much")
+        await until(lambda: len(stage.remote.asked) > asked, what="a replacement was asked for and refused")
+        anvil.rpc("evm_mine")
+        anvil.rpc("evm_mine")
+        await stage.until_done("stuck")
+        assert len((await stage.record("stuck")).attempts) == 1
+        assert stage.received() == 1

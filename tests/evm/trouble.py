@@ -23,11 +23,12 @@ from tests.waiting import until
 from txmanager.chains.evm.transaction import Body, Fees, read_raw, sign_any
 from txmanager.core import alive
 from txmanager.core.alerts import Alert
+from txmanager.core.lane_plan import LanePlan
 from txmanager.core.models import Purpose
 from txmanager.core.states import LaneState, Status
-from txmanager.runtime.gaps import Gaps
-from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.sender import Sender
+from txmanager.runtime.lane.checks import Checks
+from txmanager.runtime.lane.gaps import GapFiller
+from txmanager.runtime.lane.requests import Requests
 from txmanager.signing.evm import EvmSigner
 
 GWEI = 10**9
@@ -127,7 +128,7 @@ async def overdue_is_cancelled_by_a_self_transfer_where_the_policy_says_so(make_
             await watch.over(Alert.STUCK, Alert.OVERDUE)
 
 
-@told(lambda: patch.object(OwnedLane, "_compare", nothing))
+@told(lambda: patch.object(Requests, "_compare", nothing))
 async def dropped_is_sent_again_with_the_same_bytes(make_anvil: Make) -> None:
     anvil = make_anvil("--no-mining")
     with capture_logs() as logs:
@@ -147,7 +148,7 @@ async def dropped_is_sent_again_with_the_same_bytes(make_anvil: Make) -> None:
             assert [[a.hash for a in r.attempts] for r in records] == [[hash] for hash in hashes]
 
 
-@told(lambda: patch.object(Gaps, "see", never))
+@told(lambda: patch.object(GapFiller, "see", never))
 async def gap_is_filled_and_the_cursor_stays(make_anvil: Make) -> None:
     """A transaction from before the lane, taken back by a reorg: the number below the lane's first is nobody's."""
     anvil, signer = make_anvil(), new_signer()
@@ -177,7 +178,7 @@ async def gap_is_filled_and_the_cursor_stays(make_anvil: Make) -> None:
             assert (noop["to"], int(noop["value"], 16)) == (signer.address, 0)
 
 
-@told(lambda: patch.object(OwnedLane, "look_at_chain", nothing))
+@told(lambda: patch.object(Checks, "look", nothing))
 async def drift_below_what_was_final_stops_the_lane_and_never_lowers_its_cursor(make_anvil: Make) -> None:
     """A reorg beyond finality: nothing is guessed; after an operator's word the empty numbers are filled."""
     anvil = make_anvil()
@@ -203,7 +204,7 @@ async def drift_below_what_was_final_stops_the_lane_and_never_lowers_its_cursor(
             await watch.over(Alert.DRIFT, Alert.STOPPED)
 
 
-@told(lambda: patch.object(OwnedLane, "_compare", nothing))
+@told(lambda: patch.object(Requests, "_compare", nothing))
 async def foreign_use_of_an_idle_key_quarantines_its_lane(make_anvil: Make) -> None:
     anvil = make_anvil()
     with capture_logs() as logs:
@@ -221,7 +222,7 @@ async def foreign_use_of_an_idle_key_quarantines_its_lane(make_anvil: Make) -> N
             await watch.alerted(Alert.FOREIGN, Alert.STOPPED)
 
 
-@told(lambda: patch.object(Sender, "rebroadcast", never))
+@told(lambda: patch.object(LanePlan, "rebroadcast", never))
 async def restart_of_node_and_worker_loses_nothing(make_anvil: Make) -> None:
     """The node forgot its pool while no worker ran: alerted, and healed by the next owner's recovery."""
     anvil = make_anvil("--no-mining", state=True)

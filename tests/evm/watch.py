@@ -11,8 +11,8 @@ from txmanager.chains.evm.reader import EvmReader
 from txmanager.core.alerts import Alert
 from txmanager.core.health import Health, Limits
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.funding import TopUps
-from txmanager.runtime.monitor import Monitor, Watched
+from txmanager.runtime.care.funding import TopUps
+from txmanager.runtime.care.monitor import Monitor, Watched
 
 PERIODS = [6.0]
 """What a period is here, the last one counts: a fault is alerted in the first round after it and healed before the next

@@ -81,3 +81,18 @@ async def test_forward_keeps_this_processs_order_and_pending_never_falls(make_st
         assert check(strict.log(), hashes).taken[sender.address] == list(range(7))
         await until(lambda: instance.metric("degraded") == 0, 30.0)
         await client.http.aclose()
+
+
+async def test_forward_starts_without_the_store_and_finds_it_later(make_strict, make_server, prefix):
+    strict, server = make_strict(lag=(0.2, 0.5)), make_server(config=DURABLE)
+    await asyncio.to_thread(server.kill9)
+    with Crowd(strict, server.url, prefix, 1, on_store_failure="forward", **FAST) as crowd:
+        client, sender = Client(crowd.instances[0].url), Sender(strict.anvil)
+        await becomes(client, "degraded")
+        hashes = [await client.send(sender.sign(nonce)) for nonce in range(2)]
+        await asyncio.to_thread(server.start)
+        await becomes(client, "ok")
+        hashes.append(await client.send(sender.sign(2)))
+        await until(lambda: len(judge(strict.log()).hashes) == 3, 60.0, what="three at the node")
+        assert check(strict.log(), hashes).taken[sender.address] == [0, 1, 2]
+        await client.http.aclose()

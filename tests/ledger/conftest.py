@@ -11,15 +11,17 @@ import pytest
 import redis.asyncio
 
 from tests.waiting import until
+from txmanager.core.budgets import SLOTS
 from txmanager.core.errors import Unconfirmed
 from txmanager.core.ledger import Claim
 from txmanager.core.models import IntentId
+from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.keys import Keys
 from txmanager.testing.ledger.stage import Stage
 
-BACKENDS = ("memory", "redis7", "valkey9", "cluster", "sentinel")
+BACKENDS = ("memory", "redis7", "valkey9", "cluster", "sentinel", "durable")
 
 
 def memory_stage() -> Stage:
@@ -32,6 +34,11 @@ def memory_stage() -> Stage:
             store = ledger.stores[lane]
             store.held = {token: replace(held, till=1) for token, held in store.held.items()}
             store.turn_until = 1
+        elif what == "charges":
+            ledger.budgets.all_due()
+        elif what == "backlog":
+            store = ledger.stores[lane]
+            store.gone = {life: replace(one, at=1) for life, one in store.gone.items()}
         elif what == "home":
             assert id is not None
             ledger.homes._homes.pop(id, None)
@@ -64,6 +71,19 @@ async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[St
             pokes = (("ZADD", key, 1, token) for token in tokens)
             await ledger.runner.plain(key, *pokes, ("HSET", keys.lane(lane), "turn_until", "1"))
             return
+        if what == "charges":
+            for slot in range(SLOTS):
+                agenda, _ = keys.budget_place(slot)
+                [members] = await ledger.runner.plain(agenda, ("ZRANGE", agenda, 0, -1))
+                for member in members:
+                    look = ("ZADD", agenda, 1, member) if member.startswith(b"o ") else ("ZREM", agenda, member)
+                    await ledger.runner.plain(agenda, look)
+            return
+        if what == "backlog":
+            key = keys.backlog(lane)
+            [members] = await ledger.runner.plain(key, ("ZRANGE", key, 0, -1))
+            await ledger.runner.plain(key, *(("ZADD", key, 1, member) for member in members))
+            return
         assert id is not None
         key = keys.home(id) if what == "home" else keys.record(lane, id)
         await ledger.runner.plain(key, ("DEL", key))
@@ -73,6 +93,42 @@ async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[St
     finally:
         for one in made:
             await one.close()
+
+
+@asynccontextmanager
+async def durable_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[Stage]:
+    """A stage on a running workerd, whose Worker knows `poke`."""
+    made: list[DurableObjectLedger] = []
+
+    def again(**more: Any) -> DurableObjectLedger:
+        made.append(DurableObjectLedger(url, prefix=prefix, **{**options, **more}))
+        return made[-1]
+
+    ledger = again()
+
+    async def expire(what: str, id: IntentId | None = None, lane: str = "") -> None:
+        await poke(ledger, what, lane, id)
+
+    try:
+        yield Stage(ledger, expire, again)
+    finally:
+        for one in made:
+            await one.close()
+
+
+async def poke(ledger: DurableObjectLedger, what: str, lane: str = "", id: IntentId | None = None) -> None:
+    """The moment something's time is over."""
+    if what == "charges":
+        for slot in range(SLOTS):
+            await ledger._shared(f"budgets-{slot}", "poke")
+        return
+    if what == "home":
+        assert id is not None
+        await ledger._home(id, "poke", what=what)
+        return
+    args = {} if id is None else {"id": id.text}
+    for one in ("deadlines", "turn") if what == "deadlines" else (what,):
+        await ledger._lane(lane, "poke", what=one, **args)
 
 
 _confirmed: set[str] = set()
@@ -111,6 +167,10 @@ async def stage(backend: str, request: pytest.FixtureRequest, prefix: str) -> As
         yield memory_stage()
         return
     url = request.getfixturevalue(backend).url
+    if backend == "durable":
+        async with durable_stage(url, prefix) as made:
+            yield made
+        return
     if durability_of(backend) == "replicas":
         await until_replicas_confirm(url)
     async with redis_stage(url, prefix, durability=durability_of(backend), timeout_s=5.0) as made:

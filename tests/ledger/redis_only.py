@@ -14,10 +14,12 @@ import pytest
 from tests.waiting import until
 from txmanager.core.alerts import Alert
 from txmanager.core.audit import AuditEntry
-from txmanager.core.errors import LaneClosed, MemoryFull
+from txmanager.core.budgets import EVER, Budget, Charge
+from txmanager.core.errors import LaneClosed, MemoryFull, NotFound
 from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Landed, Member, Route
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
-from txmanager.core.quotas import Charge, Room
+from txmanager.core.quotas import Charge as Share
+from txmanager.core.quotas import Room
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause
@@ -27,8 +29,21 @@ from txmanager.ledger.redis.runner import Call
 from txmanager.ledger.redis.wire import Command
 from txmanager.testing.ledger.aside import WHY, aside, sealed_entry
 from txmanager.testing.ledger.attempts import other, resign, taken
+from txmanager.testing.ledger.budgets import (
+    HOUR_MS,
+    TOKEN,
+    WIDE,
+    charge,
+    charged_entry,
+    correct,
+    counted,
+    due,
+    ended,
+    usage,
+)
 from txmanager.testing.ledger.registry import Promise
 from txmanager.testing.ledger.reservations import keyless, owned, send
+from txmanager.testing.ledger.sessions import CODE, ISSUER, OTHER, digest
 from txmanager.testing.ledger.stage import BASE, LONG_MS, POOL, Stage
 from txmanager.testing.ledger.watchers import noop
 
@@ -127,6 +142,7 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
     fence = await stage.own(lane)
     [one, two] = await stage.inflight(fence, 2)
     await ledger.fill(fence, [noop(BASE - 1)])
+    await ledger.archive(lane, None)
     await all_write()
     await ledger.cancel(one.id)
     failed = Outcome(Status.FAILED, error=failure("x", "y", new_key_helps=True))
@@ -163,13 +179,207 @@ async def answer_that_a_lane_is_closed_writes_too(stage: Stage) -> None:
     assert sum(changed) > 0
 
 
+# -- logging in
+
+
+@redis_promise
+async def replay_of_every_login_writes(stage: Stage) -> None:
+    """A failover must bring back neither a code that was used nor a session that was ended."""
+    ledger = redis_of(stage)
+    await ledger.offer_code(ISSUER, CODE)
+    for _ in range(2):
+        with changes(ledger) as changed:
+            assert await ledger.open_session(ISSUER, CODE, digest("s")) is not None
+        assert sum(changed) > 0
+    for _ in range(2):
+        with changes(ledger) as changed:
+            await ledger.end_session(ISSUER, digest("s"))
+        assert sum(changed) > 0
+    with changes(ledger) as changed:
+        assert await ledger.open_session(ISSUER, CODE, digest("thief")) is None
+    assert sum(changed) > 0
+
+
+@redis_promise
+async def codes_and_sessions_are_forgotten_in_time(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    keys = Keys(ledger._keys.prefix)
+
+    async def left(key: str) -> int:
+        [ms] = await ledger.runner.plain(key, ("PTTL", key))
+        return int(ms)
+
+    await ledger.offer_code(ISSUER, CODE, LONG_MS)
+    await ledger.offer_code(ISSUER, digest("short"), 1_000)
+    assert LONG_MS - 60_000 < await left(keys.codes(ISSUER)) <= LONG_MS, "a short code takes no other one away"
+    assert await ledger.open_session(ISSUER, digest("unknown"), digest("s")) is None
+    assert 0 < await left(keys.sessions(ISSUER)) <= 60_000
+    assert await ledger.open_session(ISSUER, CODE, digest("s"), lasts_ms=LONG_MS) is not None
+    assert LONG_MS - 60_000 < await left(keys.sessions(ISSUER)) <= LONG_MS
+    await ledger.end_session(OTHER, digest("s"))
+    assert 0 < await left(keys.sessions(OTHER)) <= 60_000
+
+
+# -- budgets
+
+
+@redis_promise
+async def replay_of_every_charge_and_correction_writes(stage: Stage) -> None:
+    """A caller acts on the answer: what it rests on must not be lost with the primary."""
+    ledger = redis_of(stage)
+
+    async def written(act: Awaitable[object]) -> bool:
+        with changes(ledger) as changed:
+            await act
+        return sum(changed) > 0
+
+    for _ in range(2):
+        assert await written(charge(stage, "a", 10))
+    for _ in range(2):
+        assert await written(correct(stage, "a", 5))
+    for _ in range(2):
+        assert await written(ledger.override(TOKEN.name, 7, None))
+    for _ in range(2):
+        assert await written(ledger.override(TOKEN.name, None, 7))
+        assert await written(ledger.override("pool:never-charged/ever", None, None))
+
+
+@redis_promise
+async def idle_budget_is_forgotten_and_one_in_use_or_with_an_override_is_not(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    book, spent, _, _ = ledger._keys.budget(TOKEN.name)
+
+    async def left() -> list[int]:
+        return [int(ms) for ms in await ledger.runner.plain(book, ("PTTL", book), ("PTTL", spent))]
+
+    await charge(stage, "a", 10)
+    await charge(stage, "b", 10)
+    await correct(stage, "a", 5)
+    assert await left() == [-1, -1]
+    assert await ledger.uncharge("b", {TOKEN.name: 1}) == 1
+    span = HOUR_MS + TOKEN.bucket_ms
+    assert all(span - 60_000 < ms <= span for ms in await left())
+    await charge(stage, "c", 10)
+    assert await left() == [-1, -1]
+    await correct(stage, "c", 0)
+    assert all(span - 60_000 < ms <= span for ms in await left())
+    await ledger.override(TOKEN.name, 7, None)
+    assert await left() == [-1, -1]
+    await ledger.override(TOKEN.name, None, 7)
+    assert all(span - 60_000 < ms <= span for ms in await left())
+
+
+@redis_promise
+async def budget_for_ever_is_never_forgotten(stage: Stage) -> None:
+    ledger, ever = redis_of(stage), Budget("token:bob/net/ever", 100, EVER)
+    await charge(stage, "a", 10, ever)
+    await charge(stage, "b", 10, ever)
+    await correct(stage, "a", 10, ever)
+    await ledger.uncharge("b", {ever.name: 1})
+    book, spent, _, _ = ledger._keys.budget(ever.name)
+    assert await ledger.runner.plain(book, ("PTTL", book), ("PTTL", spent)) == [-1, -1]
+
+
+@redis_promise
+async def agenda_forgets_what_is_over(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    agenda = ledger._keys.budget(TOKEN.name)[2]
+    await charge(stage, "a", 10)
+    await correct(stage, "a", 10)
+    assert await ledger.runner.plain(agenda, ("ZRANGE", agenda, 0, -1)) == [[f"e a {TOKEN.name}".encode()]]
+    await ledger.runner.plain(agenda, ("ZADD", agenda, 1, f"e a {TOKEN.name}"))
+    assert await due(stage) == []
+    assert await ledger.runner.plain(agenda, ("ZCARD", agenda)) == [0]
+
+
+@redis_promise
+async def costs_of_before_the_span_leave_the_hash(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    _, spent, _, _ = ledger._keys.budget(TOKEN.name)
+    now = await ledger.now_ms()
+    old, kept = str((now - 3 * HOUR_MS) // TOKEN.bucket_ms), str(now // TOKEN.bucket_ms)
+    await ledger.runner.plain(spent, ("HSET", spent, old, 90, kept, 10))
+    assert (await charge(stage, "a", 90)).word == "charged"
+    [fields] = await ledger.runner.plain(spent, ("HKEYS", spent))
+    assert fields == [kept.encode()]
+
+
+@redis_promise
+async def budget_of_another_history_refuses_until_it_is_rebuilt(stage: Stage) -> None:
+    """`durability = "none"`: nobody vouches for what was written before a restart."""
+    ledger, lane = redis_of(stage), await stage.lane()
+    live = await charged_entry(stage, lane, 300)
+    await ended(stage, 200, 105)
+    books = [ledger._keys.budget(budget.name) for budget in (TOKEN, WIDE)]
+    for book, spent, agenda, history in books:  # everything is gone, and the history is another one
+        await ledger.runner.plain(book, ("DEL", book, spent, agenda), ("SET", history, "another"))
+    lost = await charge(stage, "x", 1)
+    assert (lost.word, lost.budget) == ("moved", TOKEN)
+    assert lost.usage is not None
+    assert lost.usage.moved
+    assert await counted(stage) == (0, 0)
+    assert await ledger.rebuild() == 2
+    assert (await usage(stage)).moved is False
+    for budget in (TOKEN, WIDE):
+        assert await counted(stage, budget) == (30, 11)
+    assert await ledger.rebuild() == 0
+    await stage.expire("charges")
+    assert {one.life for one in await due(stage)} == {live.life}
+    assert (await charge(stage, "x", 1)).word == "charged"
+    await ledger.cancel(live.intent.id)
+    await ledger.retire(await ledger.unretired(lane, 9))
+    assert await counted(stage) == (1, 11), "what was put back is corrected like any other"
+
+
+@redis_promise
+async def rebuilding_lowers_nothing_that_stands(stage: Stage) -> None:
+    ledger, lane = redis_of(stage), await stage.lane()
+    live = await charged_entry(stage, lane, 300)
+    await ended(stage, 200, 105)
+    for name in (TOKEN.name, WIDE.name):
+        _, spent, _, history = ledger._keys.budget(name)
+        [[bucket]] = await ledger.runner.plain(spent, ("HKEYS", spent))
+        await ledger.runner.plain(spent, ("HSET", spent, bucket, 15), ("SET", history, "another"))
+    assert (await charge(stage, live.life, 30)).word == "charged", "what stands there is known, history or not"
+    assert (await usage(stage)).moved, "and vouches for nothing else"
+    assert await ledger.rebuild() == 2
+    assert await counted(stage) == (30, 15)
+    assert await counted(stage, WIDE) == (30, 15)
+
+
+@redis_promise
+async def rebuilding_during_another_change_of_history_opens_nothing(stage: Stage) -> None:
+    ledger, lane = redis_of(stage), await stage.lane()
+    await charged_entry(stage, lane, 300)
+    history = ledger._keys.budget(TOKEN.name)[3]
+    await ledger.runner.plain(history, ("SET", history, "another"))
+    assert await ledger.runner.run("rebuilt", (history,), ("", "what was found then")) == 0
+    assert (await charge(stage, "x", 1)).word == "moved"
+
+
+@redis_promise
+async def store_that_vouches_for_its_writes_goes_on_by_itself(stage: Stage) -> None:
+    ledger = stage.again(durability="fsync")
+    assert isinstance(ledger, RedisLedger)
+    ledger.runner.scripts = redis_of(stage).runner.scripts
+    await charge(stage, "a", 10)
+    history = redis_of(stage)._keys.budget(TOKEN.name)[3]
+    await redis_of(stage).runner.plain(history, ("SET", history, "another"))
+    assert await ledger.rebuild() == 0
+    [found] = await ledger.usage([TOKEN.name])
+    assert found.moved is False
+    charges = [Charge(IntentId(POOL, "key"), "b", await ledger.now_ms(), 10, (TOKEN,))]
+    assert [answer.word for answer in await ledger.charge(charges)] == ["charged"]
+    assert (await usage(stage)).moved is False, "the history that it goes on in is the budget's, too"
+
+
 # -- room in the queues
 
 
 @redis_promise
 async def empty_queue_owes_no_room_whatever_an_older_release_forgot(stage: Stage) -> None:
     """A worker of release 0.1.0 ends intents without giving their room back."""
-    ledger, lane, charge = redis_of(stage), await stage.lane(), Charge("bob", 10, most=3)
+    ledger, lane, charge = redis_of(stage), await stage.lane(), Share("bob", 10, most=3)
     key = Keys(ledger._keys.prefix).lane(lane)
     await ledger.runner.plain(key, ("HSET", key, "n:bob", 3, "b:bob", 30))
     assert await ledger.room("bob") == Room()
@@ -191,8 +401,8 @@ async def bucket_that_is_full_again_is_forgotten(stage: Stage) -> None:
 @redis_promise
 async def counts_that_reach_zero_leave_the_lane(stage: Stage) -> None:
     ledger, lane = redis_of(stage), await stage.lane()
-    other = replace(await stage.entry(lane), charge=Charge("alice", 1))
-    entry = replace(await stage.entry(lane), charge=Charge("bob", 10))
+    other = replace(await stage.entry(lane), charge=Share("alice", 1))
+    entry = replace(await stage.entry(lane), charge=Share("bob", 10))
     await ledger.append(lane, [entry, other])
     await ledger.cancel(entry.intent.id)
     key = ledger._keys.lane(lane)
@@ -253,8 +463,52 @@ def under_full_memory(step: Callable[[Stage], Awaitable[Callable[[], Awaitable[o
 
 
 @under_full_memory
+async def people_log_in_and_out(stage: Stage) -> Callable[[], Awaitable[object]]:
+    ledger = stage.ledger
+    await ledger.offer_code(ISSUER, CODE, LONG_MS)  # memory that the first field of a hash needs
+
+    async def act() -> None:
+        await ledger.offer_code(ISSUER, digest("another"))
+        assert await ledger.open_session(ISSUER, CODE, digest("s")) is not None
+        assert await ledger.end_session(ISSUER, digest("s"))
+
+    return act
+
+
+@under_full_memory
+async def charges_be_corrected_and_taken_back(stage: Stage) -> Callable[[], Awaitable[object]]:
+    await charge(stage, "a", 10)
+    await charge(stage, "b", 10)
+    await charge(stage, "c", 10)
+    await correct(stage, "c", 1)  # memory that the first field of a hash needs
+
+    async def act() -> None:
+        assert await correct(stage, "a", 5) == 1
+        assert await stage.ledger.uncharge("b", {TOKEN.name: 1}) == 1
+        assert await correct(stage, "a", 5) == 0
+
+    return act
+
+
+@under_full_memory
 async def operators_act(stage: Stage) -> Callable[[], Awaitable[object]]:
     return lambda: stage.ledger.note(AuditEntry("alice", "default", "pause"))
+
+
+@under_full_memory
+async def an_archive_acknowledge(stage: Stage) -> Callable[[], Awaitable[object]]:
+    """It frees memory. The records that go without it need a little: their tombstones and names."""
+    fence = await stage.own(await stage.lane())
+    await stage.ledger.archive(fence.lane, 1)
+    one, *_ = await stage.settled(fence, 3)
+    await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 1))
+
+    async def act() -> None:
+        assert await stage.ledger.acknowledge(fence.lane, [(one.id, one.life)]) == 1
+        # Which of the two goes first is the set's order: the other may count as waiting still, or not.
+        assert await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 9)) >= 1
+
+    return act
 
 
 @under_full_memory
@@ -454,6 +708,11 @@ async def full_server_pushes_producers_back_before_the_claim(stage: Stage) -> No
         fresh = Stage(ledger, stage.expire, stage.again)
         with pytest.raises(MemoryFull, match="of 1 bytes"):
             await fresh.claim(stage.intent("never"), lane)
+        at_once = Entry(stage.intent("never"), "life", await ledger.now_ms())
+        with pytest.raises(MemoryFull, match="of 1 bytes"):
+            await ledger.accept(lane, [at_once])
+        with pytest.raises(MemoryFull, match="nothing was accepted"):  # it was not full when this client looked
+            await stage.ledger.accept(lane, [at_once])
     assert await stage.ledger.read(IntentId(POOL, "never")) is None
     view = await stage.ledger.lane(lane)
     assert view is not None
@@ -474,8 +733,57 @@ async def late_news_never_overwrites_newer_news_of_a_lane(stage: Stage) -> None:
     snapshot = await ledger.runner.run("lane", ledger._lane_keys(lane))
     await ledger.set_lane(lane, LaneState.ACTIVE)
     late = (lane, codec.revision(snapshot), codec.dumps([POOL, 1, "paused"]))
-    assert await ledger.runner.run("publish", [keys.registry], late) == 0
+    assert await ledger.runner.run("publish", keys.of_registry, late) == 0
     assert await ledger.routes() == [Route(lane, POOL, 1, LaneState.ACTIVE)]
+
+
+@redis_promise
+async def readers_of_the_registry_read_what_changed_alone(stage: Stage) -> None:
+    ledger, reader = redis_of(stage), stage.again()
+    lane, other = await stage.lane(), await keyless(stage)
+    assert isinstance(reader, RedisLedger)
+    whole = await reader.routes()
+    assert await reader.routes() is whole
+    with patch.object(reader, "_read_routes", side_effect=AssertionError("read all of it")):
+        await ledger.set_lane(lane, LaneState.PAUSED)
+        assert {r.lane: r.state for r in await reader.routes()}[lane] is LaneState.PAUSED
+        await ledger.forget_lane(other)
+        assert [r.lane for r in await reader.routes()] == [lane]
+        with pytest.raises(NotFound):
+            await ledger.forget_lane(other)
+        third = await stage.lane("near:net:c:3", weight=7)
+        assert [(r.lane, r.weight) for r in await reader.routes()] == [(lane, 1), (third, 7)]
+        key = ledger._keys.of_registry[1]
+        [said] = await ledger.runner.plain(key, ("GET", key))
+        assert int(said) == 5, "two lanes, a pause, a deletion and a lane"
+
+
+@redis_promise
+async def lane_registered_again_is_no_change_of_the_registry(stage: Stage) -> None:
+    """Every worker does so when it starts."""
+    lane, reader = await stage.lane(), stage.again()
+    before = await reader.routes()
+    await stage.ledger.register(LaneSpec(lane, POOL))
+    assert await reader.routes() is before
+
+
+@redis_promise
+async def reader_that_cannot_tell_what_changed_reads_the_whole_registry(stage: Stage) -> None:
+    """Too many changes, a registry of another history, or release 0.1.0, which tells nobody."""
+    ledger, reader = redis_of(stage), stage.again()
+    lane = await stage.lane()
+    await reader.routes()
+    registry, revision, changes = ledger._keys.of_registry
+    await ledger.set_lane(lane, LaneState.PAUSED)
+    await ledger.runner.plain(registry, ("XTRIM", changes, "MAXLEN", 0))
+    assert [r.state for r in await reader.routes()] == [LaneState.PAUSED]
+    await ledger.runner.plain(registry, ("DEL", changes), ("SET", revision, 1))
+    await ledger.runner.plain(registry, ("HSET", registry, lane, f'9 ["{POOL}",1,"draining"]'))
+    assert [r.state for r in await reader.routes()] == [LaneState.DRAINING]
+    await ledger.runner.plain(registry, ("HSET", registry, "near:net:old:1", f'1 ["{POOL}",1,"active"]'))
+    assert len(await reader.routes()) == 2
+    await ledger.runner.plain(registry, ("HSET", registry, lane, f'10 ["{POOL}",1,"closed"]'))
+    assert {r.lane: r.state for r in await reader.routes(fresh=True)}[lane] is LaneState.CLOSED
 
 
 @redis_promise

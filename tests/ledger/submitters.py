@@ -11,7 +11,7 @@ import sys
 
 from txmanager.core.models import new_intent
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
 from txmanager.testing.ledger.stage import POOL
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 ACKNOWLEDGED_WITH_CARE = {
     "claim", "append", "baseline", "record_attempts", "resolve", "resign", "cancel_inflight", "cancel_queued", "settle",
-    "retire", "move", "alias", "set_lane", "register", "fill",
+    "retire", "move", "alias", "set_lane", "register", "fill", "charge", "override",
 }  # fmt: skip
 """Steps whose acknowledgement something relies on."""
 

@@ -7,17 +7,21 @@ import re
 
 import pytest
 
+from tests.ledger.accept_guards import ACCEPT
+from tests.ledger.archive_guards import ARCHIVES
 from tests.ledger.break_guards import BREAKS
+from tests.ledger.budget_guards import BUDGETS
 from tests.ledger.conftest import redis_stage
 from tests.ledger.guards import GUARDS as OTHERS
 from tests.ledger.guards import Guard
 from tests.ledger.number_guards import NUMBERS
 from tests.ledger.redis_only import REDIS_PROMISES, redis_of
 from tests.ledger.seal_guards import SEALS
+from tests.ledger.session_guards import SESSIONS
 from txmanager.ledger.redis.scripts import build, names, script
 from txmanager.testing.ledger import PROMISES
 
-GUARDS = [*OTHERS, *NUMBERS, *SEALS, *BREAKS]
+GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES]
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0
 """A promise that waits for what a mutant prevents is broken, too."""

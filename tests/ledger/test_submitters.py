@@ -11,7 +11,7 @@ import pytest
 from tests.ledger.conftest import redis_stage
 from txmanager.core.errors import KeyReused
 from txmanager.core.models import LaneSpec, new_intent
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
 from txmanager.testing.ledger.stage import POOL, Stage
 
 PROCESSES, CALLERS, KEYS = 4, 200, 50

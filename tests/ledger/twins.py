@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tests.ledger.conftest import poke
 from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import IntentId
+from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 
@@ -55,7 +57,7 @@ class Side:
         if field in TIMES:
             return bool(value) if field not in ("lease_ms", "oldest_ms") else None
         if field in NAMES and isinstance(value, str):
-            kind = "replication" if "replication" in field else f"entry {lane}"
+            kind = "history" if "history" in field else f"entry {lane}"
             return self.symbol(kind, value)
         if field == "event":
             return self.symbol(f"event {lane}", str(value))
@@ -67,8 +69,8 @@ class Side:
 
     def _named(self, text: str) -> str:
         for key, symbol in self._symbols.items():
-            if key.startswith("replication:"):
-                text = text.replace(key.removeprefix("replication:"), symbol)
+            if key.startswith("history:"):
+                text = text.replace(key.removeprefix("history:"), symbol)
         return text
 
 
@@ -79,11 +81,12 @@ def _field(value: Any, name: str) -> str:
 class Twins:
     def __init__(self, runner: asyncio.Runner, url: str, prefix: str) -> None:
         self._runner = runner
-        memory = MemoryLedger()
-        redis = runner.run(_open(url, prefix))
+        other = runner.run(_open(url, prefix))
+        memory = MemoryLedger(vouches=other.vouches, one_step=isinstance(other, RedisLedger))
         self.memory = memory
-        self.sides = (Side(memory, _memory_poke(memory)), Side(redis, _redis_poke(redis)))
-        self.redis = redis
+        poke = _redis_poke(other) if isinstance(other, RedisLedger) else _durable_poke(other)
+        self.sides = (Side(memory, _memory_poke(memory)), Side(other, poke))
+        self.other = other
 
     def ask(self, what: str, question: Callable[[Side], Awaitable[Any]], *, unordered: bool = False) -> Any:
         """Put the question to both; answers the memory ledger's own answer, once they agree."""
@@ -91,8 +94,8 @@ class Twins:
         for answer in answers:
             if unordered and isinstance(answer, list):
                 answer.sort(key=lambda item: str(getattr(item, "id", item)))
-        memory, redis = (side.plain(answer) for side, answer in zip(self.sides, answers, strict=True))
-        assert memory == redis, f"{what}:\n memory {memory}\n redis  {redis}"
+        memory, other = (side.plain(answer) for side, answer in zip(self.sides, answers, strict=True))
+        assert memory == other, f"{what}:\n memory {memory}\n other  {other}"
         return answers[0]
 
     async def _ask_both(self, question: Callable[[Side], Awaitable[Any]]) -> list[Any]:
@@ -105,10 +108,12 @@ class Twins:
         return answers
 
     def close(self) -> None:
-        self._runner.run(self.redis.close())
+        self._runner.run(self.other.close())
 
 
-async def _open(url: str, prefix: str) -> RedisLedger:
+async def _open(url: str, prefix: str) -> RedisLedger | DurableObjectLedger:
+    if url.startswith("do+"):
+        return DurableObjectLedger(url, prefix=prefix)
     return RedisLedger(url, prefix=prefix, durability="none", timeout_s=5.0)
 
 
@@ -126,6 +131,13 @@ def _memory_poke(ledger: MemoryLedger) -> Callable[..., Awaitable[None]]:
             ledger.stores[lane].tombstones.pop(id, None)
 
     return poke
+
+
+def _durable_poke(ledger: DurableObjectLedger) -> Callable[..., Awaitable[None]]:
+    async def ask(what: str, lane: str = "", id: IntentId | None = None) -> None:
+        await poke(ledger, what, lane, id)
+
+    return ask
 
 
 def _redis_poke(ledger: RedisLedger) -> Callable[..., Awaitable[None]]:

@@ -153,8 +153,14 @@ BOOK = [
     ),
     Guard(
         "_mempool",
-        "    if L.resend_ms > 0 then wake_at(s, now + L.resend_ms) end\n  end",
-        "  end",
+        "  elseif state == 'unsure' then\n    redis.call('ZADD', KEYS[12], digits(now + L.idle_ms), t.hash)\n",
+        "",
+        "unsure_ones_expire_behind_a_missing_nonce_only",
+    ),
+    Guard(
+        "_mempool",
+        "    if L.resend_ms > 0 then wake_at(s, now + L.resend_ms) end\n  elseif",
+        "  elseif",
         "sent_bytes_go_again_after_a_while_lowest_nonce_first",
     ),
     Guard(
@@ -204,7 +210,29 @@ BOOK = [
 ]
 
 GRANTS = [
-    _if("_mempool_grant", "C.replid ~= '' and C.replid ~= found", "server_that_changed_leaves_everything_in_doubt"),
+    _if("_mempool_server", "C.replid ~= '' and C.replid ~= found", "server_that_changed_leaves_everything_in_doubt"),
+    Guard("_mempool_server", "    redis.call('DEL', KEYS[13])\n", "", "server_that_changed_ends_every_hold"),
+    Guard(
+        "_mempool_server",
+        "C.quiet, C.doubt = now + L.quiet_ms, C.seq",
+        "C.quiet = now + L.quiet_ms",
+        "bytes_in_doubt_are_not_replaced_on_a_strict_node",
+    ),
+    Guard("mempool_heartbeat", "look dead\nmind_the_server()\n", "look dead\n", "server_that_changed_ends_every_hold"),
+    Guard("mempool_take", "sends\nmind_the_server()\n", "sends\n", "server_that_changed_leaves_everything_in_doubt"),
+    Guard(
+        "mempool_admit",
+        "mind_the_server()\nlocal owner",
+        "local owner",
+        "bytes_in_doubt_are_not_replaced_on_a_strict_node",
+    ),
+    Guard("mempool_done", "s.address)\nmind_the_server()\n", "s.address)\n", "done_notices_a_server_that_changed"),
+    Guard(
+        "mempool_admit",
+        "(old.state ~= 'waiting' or old.seq <= C.doubt)",
+        "old.state ~= 'waiting'",
+        "bytes_in_doubt_are_not_replaced_on_a_strict_node",
+    ),
     Guard(
         "_mempool_grant",
         "last ~= nil and now - last < L.alive_ms and now >= C.quiet",
@@ -360,13 +388,18 @@ ADMIT = [
     Guard("mempool_admit", "if nonce < s.count then", "if false then", "nonce_below_the_count_is_low_in_every_state"),
     Guard(
         "mempool_admit",
-        "old.state ~= 'waiting' and L.strict then",
-        "false then",
+        "old and L.strict and (old.state ~= 'waiting' or",
+        "old and L.strict and (false or",
         "sent_nonce_is_low_on_a_strict_node_and_replaced_on_another",
     ),
-    Guard("mempool_admit", " and L.strict then", " then", "sent_nonce_is_low_on_a_strict_node_and_replaced_on_another"),
     Guard(
-        "mempool_admit", "old.state ~= 'waiting' and L.strict", "L.strict", "waiting_nonce_is_replaced_on_a_strict_node"
+        "mempool_admit", "old and L.strict and", "old and", "sent_nonce_is_low_on_a_strict_node_and_replaced_on_another"
+    ),
+    Guard(
+        "mempool_admit",
+        " and (old.state ~= 'waiting' or old.seq <= C.doubt)",
+        "",
+        "waiting_nonce_is_replaced_on_a_strict_node",
     ),
     Guard(
         "mempool_admit",
@@ -540,6 +573,7 @@ TAKE = [
     ),
     Guard("mempool_take", "if t.state == 'sent' then", "if true then", "resend_leaves_what_waits_alone"),
     Guard("mempool_take", "if t.moved + L.resend_ms <= now then", "if true then", "sent_bytes_due_first_set_the_time"),
+    Guard("mempool_take", ", 'LIMIT', 0, L.page", "", "take_rouses_a_bounded_number_of_senders"),
     Guard("mempool_take", "if may_grant(owner) then", "if true then", "take_over_needs_a_living_instance"),
     Guard(
         "mempool_take",
@@ -649,6 +683,24 @@ OTHERS = [
         "digits(now - L.ended_ms)",
         "digits(now)",
         "end_removes_what_landed_and_tells_why_for_ten_minutes",
+    ),
+    Guard(
+        "mempool_expire",
+        "if t and t.state == 'unsure' and",
+        "if false and",
+        "unsure_ones_expire_behind_a_missing_nonce_only",
+    ),
+    Guard(
+        "mempool_expire",
+        " and (L.order ~= 'nonce' or t.nonce <= sender(t.sender).run)",
+        "",
+        "unsure_ones_expire_behind_a_missing_nonce_only",
+    ),
+    Guard(
+        "mempool_expire",
+        "(L.order ~= 'nonce' or t.nonce <= sender(t.sender).run)",
+        "t.nonce <= sender(t.sender).run",
+        "unsure_ones_never_expire_where_gaps_are_sent",
     ),
     Guard("mempool_expire", "if s then s.gone = true end", "", "idle_sender_is_forgotten_when_its_count_is_old"),
     Guard(

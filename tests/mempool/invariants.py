@@ -28,7 +28,7 @@ def check(machine: Machine) -> None:
     heads = [(s, _head(machine, s)) for s in book.senders.values()]
     assert book.ready == sorted((-tx.price, tx.seq, s.address) for s, tx in heads if tx is not None)
     assert not set(book.txs) & set(book.ended)
-    aging = {tx.hash for tx in waiting if tx.gapped} | {tx.hash for tx in txs if tx.state is State.SENT}
+    aging = {tx.hash for tx in txs if tx.gapped or tx.state in (State.SENT, State.UNSURE)}
     assert set(book.aging) == aging | {s.address for s in book.senders.values() if not s.slots}
     for s in book.senders.values():
         if s.paused_until:

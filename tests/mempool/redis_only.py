@@ -19,14 +19,47 @@ async def server_that_changed_leaves_everything_in_doubt(stage: Stage) -> None:
     await stage.advance(2_000, "me")
     await stage.granted("b", 0)
     await stage.waiting("a", 0)
-    mempool = _redis(stage)
-    await mempool.runner.plain(mempool.keys[0], ("HSET", mempool.keys[0], "replid", "another"))
+    await _change_server(stage)
     assert await stage.take() == []
     await stage.advance(2_000, "me")
-    [grant] = await stage.take()
-    assert grant.again
+    again = await stage.take(2)
+    assert [grant.again for grant in again] == [True, True]
     new = await stage.granted("c", 0)
     assert not new.again
+
+
+async def _change_server(stage: Stage) -> None:
+    mempool = _redis(stage)
+    await mempool.runner.plain(mempool.keys[0], ("HSET", mempool.keys[0], "replid", "another"))
+
+
+async def server_that_changed_ends_every_hold(stage: Stage) -> None:
+    """Whoever got a grant from the old server stops; its next heartbeat says so."""
+    mempool = await stage.open()
+    await stage.granted("a", 0)
+    assert not (await mempool.heartbeat("me")).lapsed
+    await _change_server(stage)
+    assert (await mempool.heartbeat("me")).lapsed
+    assert not (await mempool.heartbeat("me")).lapsed
+
+
+async def bytes_in_doubt_are_not_replaced_on_a_strict_node(stage: Stage) -> None:
+    """The grant of what waits may be forgotten, and its holder may be sending it."""
+    await stage.open(strict=True)
+    await stage.waiting("a", 0)
+    await _change_server(stage)
+    assert await stage.word("a", 0, 20) == "low"
+    await stage.waiting("b", 0)
+    assert await stage.word("b", 0, 20) == "admitted"
+
+
+async def done_notices_a_server_that_changed(stage: Stage) -> None:
+    await stage.open(quiet_ms=2_000)
+    await stage.advance(2_000, "me")
+    grant = await stage.granted("a", 0)
+    await stage.waiting("a", 1)
+    await _change_server(stage)
+    assert (await stage.done(grant)).grant is None
 
 
 async def repeated_admit_writes(stage: Stage) -> None:
@@ -107,6 +140,9 @@ REDIS_PROMISES = {
     made.__name__: made
     for made in (
         server_that_changed_leaves_everything_in_doubt,
+        server_that_changed_ends_every_hold,
+        bytes_in_doubt_are_not_replaced_on_a_strict_node,
+        done_notices_a_server_that_changed,
         repeated_admit_writes,
         oldest_ends_are_forgotten_when_there_are_too_many,
         dead_instances_leave_nothing,

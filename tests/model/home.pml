@@ -7,6 +7,7 @@
  *
  * Scenes:   -DRETIRERS=n  how many race    -DSWEEP  a sweeper    -DCLOSE  lane 0 drains and closes    -DLANES=n
  *           -DFAILOVER  the home's server loses, once, what was not waited for
+ *           -DONE_STEP  homes and lanes share a server: producers may accept at once, and a failover loses both together
  * Variants (one rule taken away): see RULES in rules.py; each is an #ifdef below.
  */
 
@@ -54,10 +55,20 @@ byte st[LANES], rlife[LANES], rage[LANES], state[LANES];
 
 /* ---- what producers hold: here, because it ages too */
 byte p_life[2], p_lane[2], p_age[2];
+#ifdef ONE_STEP
+bit asked[2];                        /* an accept is on its way */
+byte fresh;                          /* the lane + 1 of an accept that no replica has */
+#endif
 
 /* ---- what only the checker knows */
 byte lives, current, accepted;       /* lives begun; the one whose answers count, until they expire */
 bit paid;
+#ifdef ONE_STEP
+bit outrun[2];                       /* its key was answered while the accept was on its way */
+#define OUTRUN outrun[0] = outrun[0] || asked[0]; outrun[1] = outrun[1] || asked[1]
+#else
+#define OUTRUN skip
+#endif
 
 #ifdef FAILOVER
 #define UNLESS_IT_CAN_BE_LOST skip
@@ -72,7 +83,11 @@ inline write_home(h, l, n) {
   home = h; life = l; lane = n; age = 0; renewed = 1;
   UNLESS_IT_CAN_BE_LOST
 }
+#ifdef ONE_STEP
+inline wait() { durable = 1; r_home = 0; r_life = 0; r_lane = 0; fresh = 0 }
+#else
 inline wait() { durable = 1; r_home = 0; r_life = 0; r_lane = 0 }
+#endif
 
 /* ---- producers */
 
@@ -93,6 +108,51 @@ end:
 #endif
        fi;
      };
+#ifdef ONE_STEP
+     if
+     :: atomic { true -> asked[p] = 1; p_age[p] = 0 };
+        atomic {                                              /* accept: all of it or nothing */
+          asked[p] = 0;
+          if
+#ifndef ACCEPT_IGNORES_HOME
+          :: home != ABSENT -> outrun[p] = 0; p_age[p] = 0; goto known
+#endif
+#ifndef ACCEPT_WITHOUT_LIMIT
+          :: home == ABSENT && p_age[p] >= STALE -> outrun[p] = 0; drop(); goto end
+#endif
+          :: else
+          fi;
+          if
+          :: lives == LIVES || state[p_lane[p]] == CLOSED || (st[p_lane[p]] != NONE && st[p_lane[p]] != RETIRED) ->
+             outrun[p] = 0; drop(); goto end
+          :: else
+          fi;
+          assert(!outrun[p]);                                 /* late, it would begin a life that nobody asked for */
+          lives++; current = lives;
+#ifndef ACCEPT_WITHOUT_CLAIM
+          write_home(OPEN, lives, p_lane[p]);
+#endif
+          accepted = lives;
+          st[p_lane[p]] = QUEUED; rlife[p_lane[p]] = lives; rage[p_lane[p]] = 0;
+#ifdef FAILOVER
+          fresh = p_lane[p] + 1; g = gen
+#else
+          drop(); goto end
+#endif
+        };
+#ifdef FAILOVER
+        atomic {                                              /* WAIT */
+          if
+          :: gen == g -> wait()
+          :: else                                             /* unknown: the same key again finds out */
+          fi;
+          drop(); goto end
+        }
+#endif
+     :: skip                                                  /* the long way, as an older release or a known key goes */
+     fi;
+known:
+#endif
      atomic {
        if
        :: home == FINAL ->
@@ -181,6 +241,9 @@ moving:
 
 inline pay(n) {
   assert(!paid);                                              /* at most one effect per key, until its answer expired */
+#ifdef ONE_STEP
+  wait();                                                     /* the write-ahead waits for all that stands before it */
+#endif
   paid = 1; st[n] = DONE
 }
 proctype owner() {
@@ -220,7 +283,9 @@ end:
 #ifdef RETIRE_IGNORES_LIFE
        :: home != FINAL || life != l -> write_home(FINAL, l, n)
 #else
-       :: home == ABSENT || (home == OPEN && life == l) -> write_home(FINAL, l, n)
+       :: home == ABSENT || (home == OPEN && life == l) ->
+          write_home(FINAL, l, n);
+          OUTRUN
 #endif
        :: else
        fi;
@@ -311,7 +376,14 @@ proctype failover() {
     true ->
     gen = 1;
     if
-    :: !durable -> home = r_home; life = r_life; lane = r_lane; current = life; wait()
+    :: !durable ->
+#ifdef ONE_STEP
+       if
+       :: fresh > 0 && st[fresh - 1] == QUEUED -> st[fresh - 1] = NONE; rlife[fresh - 1] = 0; accepted = 0
+       :: else
+       fi;
+#endif
+       home = r_home; life = r_life; lane = r_lane; current = life; wait()
     :: else
     fi
   }
@@ -320,6 +392,11 @@ proctype failover() {
 
 /* ---- time */
 
+#ifdef ONE_STEP
+#define HELD(p) (p_life[p] != 0 || asked[p])
+#else
+#define HELD(p) (p_life[p] != 0)
+#endif
 inline older(n) {
   if
   :: st[n] == RETIRED && rage[n] + 1 >= BURIED -> st[n] = NONE; rlife[n] = 0; rage[n] = 0
@@ -329,7 +406,7 @@ inline older(n) {
 }
 inline held_longer(p) {
   if
-  :: p_life[p] != 0 && p_age[p] < STALE -> p_age[p]++
+  :: HELD(p) && p_age[p] < STALE -> p_age[p]++
   :: else
   fi
 }
@@ -338,7 +415,7 @@ end:
   do
   :: atomic {
        (home != ABSENT && age < KEPT) || home == FINAL || st[0] == RETIRED || st[1] == RETIRED ||
-       (p_life[0] != 0 && p_age[0] < STALE) || (p_life[1] != 0 && p_age[1] < STALE) ->
+       (HELD(0) && p_age[0] < STALE) || (HELD(1) && p_age[1] < STALE) ->
        older(0); older(1);
 #if LANES > 2
        older(2);

@@ -77,9 +77,23 @@ SCENES = (
     ),
     Scene("failover", "home.pml", ("FAILOVER",), "the home's server loses once what nobody waited for"),
     Scene("closing", "home.pml", ("CLOSE", "LANES=3"), "a lane drains and closes while its claims are open"),
+    Scene(
+        "at-once",
+        "home.pml",
+        ("ONE_STEP", "SWEEP"),
+        "one server holds homes and lanes: producers accept at once or in two steps, requests are late, a sweeper",
+        quick=False,
+    ),
+    Scene(
+        "at-once-failover",
+        "home.pml",
+        ("ONE_STEP", "FAILOVER"),
+        "the same, and that server loses once what nobody waited for",
+    ),
 )
 
 _CLAIM, _APPEND, _RETIRE, _SWEEP, _ROUTER = "4 claim", "4 append", "4 retire", "4 sweep", "2 router"
+_ACCEPT = "11.9"
 _FENCE, _TAKE, _RECORD, _SETTLE = "2 fence", "4 take", "4 record_attempts", "4 settle"
 _DURABLE, _ROLLBACK = "4 durability", "4 roll-back"
 
@@ -102,6 +116,9 @@ RULES = (
     Rule("MOVED_WHEN_NOT_ACTIVE", "closing", _ROUTER, "only the claim of a closed lane without a trace is moved"),
     Rule("MOVED_BLINDLY", "closing", _ROUTER, "a move compares life and lane"),
     Rule("CLOSED_WITH_FINALS", "closing", "2 lane", "a lane closes only when it holds no record at all"),
+    Rule("ACCEPT_IGNORES_HOME", "at-once-failover", _ACCEPT, "a key that has a home is not accepted at once"),
+    Rule("ACCEPT_WITHOUT_CLAIM", "at-once-failover", _ACCEPT, "what is accepted at once is claimed, too"),
+    Rule("ACCEPT_WITHOUT_LIMIT", "at-once-failover", _ACCEPT, "an accept that was asked for over 60 s ago is refused"),
     # -- the fence
     Rule("NO_FENCE_IN_TAKE", "lane", _TAKE, "take is fenced"),
     Rule("NO_FENCE_IN_RECORD", "lane", _RECORD, "the write-ahead is fenced"),

@@ -25,8 +25,8 @@ from txmanager.core.errors import NotAllowed
 from txmanager.core.models import new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.worker import Timing, Worker
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.lane.worker import Timing, Worker
 from txmanager.settings import load
 from txmanager.settings.family import GasKeys
 from txmanager.settings.variables import key_variables

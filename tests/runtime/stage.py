@@ -18,9 +18,9 @@ from txmanager.core.ledger import Ledger
 from txmanager.core.models import Intent, IntentId, Lane, LaneSpec, Record, intent_id, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.rpc.endpoint import Endpoint
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.worker import Service, Timing, Worker
 from txmanager.signing.ed25519 import Ed25519Signer
 from txmanager.signing.secret import Secret
 

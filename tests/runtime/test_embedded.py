@@ -15,9 +15,9 @@ from txmanager.core.errors import KeyReused, NotAllowed, Unavailable
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import LaneSpec, intent_id
 from txmanager.core.states import Status
-from txmanager.runtime.built import Built, Slot
+from txmanager.runtime.accept.built import Built, Slot
+from txmanager.runtime.lane.worker import Service
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.worker import Service
 
 
 @asynccontextmanager

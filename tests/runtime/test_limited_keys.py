@@ -55,7 +55,7 @@ async def test_a_cancelled_call_of_a_limited_key_ends_by_a_harmless_call_or_by_t
     await stage.manager.cancel(id)
     if harmless is None:
         lane = running.worker._held[running.owned[0]].lane
-        await until(lambda: any(not flight.killable for flight in lane.flights), what="no no-op can be signed")
+        await until(lambda: any(not flight.killable for flight in lane.plan.flights), what="no no-op can be signed")
         stage.devnet.clear_faults()
         await stage.done(await stage.submit(count(stage, account, "next")))
     else:

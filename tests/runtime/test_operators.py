@@ -18,7 +18,7 @@ from txmanager.core.errors import InvalidInput, NotAllowed, RolledBack
 from txmanager.core.models import IntentId, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.sweeper import Sweeper
+from txmanager.runtime.care.sweeper import Sweeper
 
 HASTY = replace(POLICY, include_within_ms=300, hold_after_ms=1000)
 

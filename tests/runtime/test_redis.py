@@ -18,7 +18,7 @@ from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import Intent, IntentId, LaneSpec, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
 
 
 async def persist(stage: Stage, intents: list[Intent]) -> list[IntentId]:

@@ -12,10 +12,10 @@ from tests.runtime.stage import POLICY, TIMING, Stage, lane_of, metric
 from tests.signing.signers import RemoteSigner
 from tests.waiting import until
 from txmanager.chains.near import NearChain
-from txmanager.core.errors import SignerAway, SignerRefused
+from txmanager.core.errors import SignerAway, SignerRefused, TransactionRefused
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import PauseCause, QuarantineCause
-from txmanager.runtime import desk
+from txmanager.runtime.lane import signatures
 from txmanager.signing.signer import Answer
 
 WINDOW = replace(POLICY, window=16)
@@ -47,7 +47,7 @@ class Keys:
 
 @pytest.fixture
 def probes_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "PROBE_S", 0.2)
+    monkeypatch.setattr(signatures, "PROBE_S", 0.2)
 
 
 async def test_leases_are_renewed_while_a_signer_takes_three_seconds(stage: Stage) -> None:
@@ -137,6 +137,32 @@ async def test_a_signer_that_refuses_pauses_the_lane_until_it_signs_again(stage:
     assert stage.amounts() == [1, 2, 3]
 
 
+async def test_what_the_signers_policy_refuses_fails_alone_and_the_lane_goes_on(stage: Stage) -> None:
+    keys = Keys()
+    await stage.start(kind=keys, policy=WINDOW)
+    signer = keys.of(stage)
+    names = {f"k{n}": b"\x03" + n.to_bytes(16, "little") for n in (1, 4, 5, 8)}
+
+    def refuse_some(n: int, signature: bytes) -> Answer:
+        forbidden = any(one in signer.asked[n].unsigned for one in names.values())
+        return TransactionRefused("near-1: the receiver is not allowed") if forbidden else signature
+
+    signer.spoil = refuse_some
+    records = await stage.finals(await stage.submit(*stage.transfers(8)))
+    failed = {r.id.key: r for r in records if r.status is Status.FAILED}
+    assert failed.keys() == names.keys()
+    for record in failed.values():
+        assert record.outcome is not None
+        assert record.outcome.error is not None
+        assert record.outcome.error["code"] == "transaction_refused"
+        assert "the receiver is not allowed" in str(record.outcome.error["message"])
+        assert not record.attempts, "no nonce was used"
+    assert stage.amounts() == [2, 3, 6, 7]
+    lane = await stage.ledger.lane(stage.lane)
+    assert lane is not None
+    assert lane.state is LaneState.ACTIVE
+
+
 @pytest.mark.usefixtures("probes_often")
 async def test_a_worker_that_finds_a_lane_refused_asks_its_own_signer(stage: Stage) -> None:
     keys = Keys()
@@ -224,3 +250,13 @@ async def test_a_lane_goes_to_a_worker_whose_signer_answers(stage: Stage) -> Non
     await stage.start(timing=timing, own=False)
     await stage.done(ids)
     assert stage.amounts() == [1, 2, 3]
+
+
+async def test_a_worker_is_told_how_many_live_so_that_they_share_a_signers_quota(stage: Stage) -> None:
+    timing, told = replace(TIMING, lease_ms=900, margin_ms=150), list[int]()
+    await stage.start(timing=timing, on_members=told.append)
+    await until(lambda: told and told[-1] == 1, what="it is alone")
+    other = await stage.start(timing=timing, own=False)
+    await until(lambda: told[-1] == 2, what="there are two")
+    await other.crash()
+    await until(lambda: told[-1] == 1, what="the other one is forgotten")

@@ -17,6 +17,13 @@ from txmanager.settings import Settings, load
 from txmanager.settings.family import find
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.models import MonitoredNetwork
+from txmanager.settings.signers import (
+    ClientSettings,
+    GuardedKeySettings,
+    KeyPolicySettings,
+    SignerProgramSettings,
+    TlsSettings,
+)
 
 CONFIG = Path(__file__).parent.parent.parent / "config"
 EXAMPLES = sorted(CONFIG.glob("*.toml"))
@@ -29,7 +36,7 @@ def test_there_is_an_example_for_every_kind_of_installation():
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_loads(path):
     settings = load(path, {})
-    assert settings.pools or settings.gateway
+    assert settings.pools or settings.gateway or settings.signer
 
 
 def test_the_example_urls_are_of_their_kind():
@@ -51,9 +58,9 @@ def test_every_key_is_documented_in_the_single_example():
     """Used, or shown in a comment."""
     text = (CONFIG / "single.toml").read_text()
     documented = models() | models(find("near").network) | models(find("near").pool)
-    documented -= models(GatewaySettings)
+    documented -= models(GatewaySettings) | models(SignerProgramSettings)
     keys = {name for model in documented for name in model.model_fields} - set(MonitoredNetwork.model_fields)
-    assert not missing(keys - {"gateway"}, text)
+    assert not missing(keys - {"gateway", "signer"}, text)
 
 
 def missing(keys: set[str], text: str) -> set[str]:
@@ -65,6 +72,12 @@ def test_every_key_of_the_gateway_is_in_its_example_with_its_default():
     assert not missing({name for model in models(GatewaySettings) for name in model.model_fields}, text)
     given = tomllib.loads(text)["gateway"]
     assert GatewaySettings.model_validate(given) == GatewaySettings()
+
+
+def test_every_key_of_the_signer_is_in_its_example():
+    text = (CONFIG / "signer.toml").read_text()
+    parts = {SignerProgramSettings, ClientSettings, GuardedKeySettings, KeyPolicySettings, TlsSettings}
+    assert not missing({name for model in parts for name in model.model_fields}, text)
 
 
 def test_defaults_in_the_single_example_are_the_defaults():
@@ -80,12 +93,14 @@ def test_defaults_in_the_single_example_are_the_defaults():
 
 def test_the_policy_is_the_adapters_policy():
     """One word for one thing: every limit of the NEAR adapter can be set, and none that it does not know."""
-    assert set(NearPolicySettings.model_fields) == {field.name for field in fields(NearPolicy)}
+    budgets = {"budget", "budget_per_key", "required_prefixes"}  # held at acceptance, whatever the chain
+    assert set(NearPolicySettings.model_fields) - budgets == {field.name for field in fields(NearPolicy)}
     assert set(HarmlessCallSettings.model_fields) == {field.name for field in fields(HarmlessCall)}
     assert set(get_args(Finality)) == set(SETTLED)
 
 
 def test_policy_defaults_in_the_single_example_are_the_adapters():
     policy = load(CONFIG / "single.toml", {}).pools["relayer"].policy
-    given = policy.model_dump(exclude_none=True, exclude={"max_deposit"})
+    chosen = {"max_deposit", "budget", "budget_per_key", "required_prefixes"}
+    given = policy.model_dump(exclude_none=True, exclude=chosen)
     assert given == {name: getattr(NearPolicy(), name) for name in given}

@@ -11,6 +11,15 @@ from txmanager.core.errors import InvalidSettings
 from txmanager.settings import Settings, load, problems
 
 NETWORK = '[networks.test-net]\nchain = "near"\nrpc = [{ url = "https://rpc.example" }]\n'
+EVM_POOL = """
+[networks.chain]
+chain = 'evm'
+chain_id = 1
+rpc = [{ url = 'https://x' }]
+[pools.evm]
+network = 'chain'
+keys = ['env:K']
+"""
 POOL = NETWORK + '[pools.main]\nnetwork = "test-net"\naccount = "relayer.testnet"\n'
 
 
@@ -73,7 +82,7 @@ def test_settings_are_frozen(write):
         ("[legder]", "legder: unknown key in {path}; did you mean 'ledger'?"),
         (
             "zzz = 1",
-            "zzz: unknown key in {path}; known here: api, gateway, ledger, monitor, networks, pools, signers, ",
+            "zzz: unknown key in {path}; known here: api, archive, gateway, ledger, monitor, networks, pools, signer, ",
         ),
         (
             POOL + "policy = { max_depost = 1 }",
@@ -120,6 +129,11 @@ def test_settings_are_frozen(write):
         ("[ledger]\nurl = 'localhost'", "ledger.url: is not a URL: it needs a scheme"),
         ("[ledger]\nurl = 'http://h'", "ledger.url: must begin with redis://"),
         ("[ledger]\nurl = 'redis+cluster://h:1'", 'ledger.durability: must be "replicas" with Sentinel or Cluster'),
+        ("[ledger]\nurl = 'do+https://h'", "ledger.seal: is needed with Durable Objects"),
+        (
+            "[ledger]\nurl = 'do+https://h'\nseal = [{ env = 'SEAL' }]",
+            'ledger.seal: is needed with Durable Objects, and ledger.seal_mode = "require"',
+        ),
         ("[ledger]\nurl = 5", "ledger.url: must be a URL in quotes, or a reference to one"),
         ("[ledger]\nurl = { evn = 'X' }", "ledger.url: is not a reference; write {{ env ="),
         ("[ledger]\npassword = { env = 'X', file = 'y' }", "ledger.password: is not a reference; write {{ env ="),
@@ -143,6 +157,13 @@ def test_settings_are_frozen(write):
         ),
         (NETWORK + "[pools.a]\nnetwork = 'test-net'", "pools.a.account: is required on NEAR"),
         (POOL + "keys = ['ed25519:3x']", "pools.main.keys[0]: a key source starts with 'file:', 'env:', 'vault:'"),
+        (EVM_POOL + "window = 9\nmax_window = 8", "pools.evm.max_window: must not be below window, which is 9"),
+        (EVM_POOL + "max_window = 300\nmax_inflight = 64", "pools.evm.max_window: must not exceed max_inflight"),
+        (EVM_POOL + "window = 200\nmax_inflight = 64", "pools.evm.window: must not exceed max_inflight"),
+        (
+            EVM_POOL.replace("keys = ['env:K']", "keyless = 'any'") + "max_window = 64",
+            "pools.evm.max_window: belongs to pools with keys",
+        ),
         (POOL + "window = 200", "pools.main.window: must not exceed max_inflight, which is 128"),
         (POOL + "policy = { max_deposit = 1e24 }", "pools.main.policy.max_deposit: must be whole digits"),
         (POOL + "policy = { max_deposit = -1 }", "pools.main.policy.max_deposit: must be greater than or equal to 0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import json
 import os
 import subprocess
@@ -21,20 +22,23 @@ from tests.servers.processes import end, free_port, spawn
 from tests.waiting import until_sync
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("ministack==1.5.33", "cryptography==50.0.2")
+LOCK = Path(__file__).parent / "ministack.lock"
+"""Every package with its hashes. To renew it: `uv pip compile --universal --generate-hashes` of ministack and
+cryptography."""
 _SIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/kms/aws4_request, SignedHeaders=host, Signature=0"
 
 
 def installed() -> Path:
     """Its program; installing takes half a minute, once."""
-    folder = ROOT / ".cache" / f"ministack-{PACKAGES[0].partition('==')[2]}"
+    folder = ROOT / ".cache" / f"ministack-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
+    pip = [str(folder / "venv/bin/pip"), "install"]
     with (folder / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # another run may be installing
         if not (folder / "complete").exists():
             for command in (
                 [sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
-                [str(folder / "venv/bin/pip"), "install", "--quiet", "--disable-pip-version-check", *PACKAGES],
+                [*pip, "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", str(LOCK)],
             ):
                 done = subprocess.run(command, check=False, capture_output=True, timeout=400)
                 if done.returncode != 0:
@@ -65,11 +69,11 @@ class Ministack:
         return arn
 
 
-@contextmanager
-def running(folder: Path) -> Iterator[Ministack]:
-    port = free_port()
-    environment = {**os.environ, "BIND_HOST": "127.0.0.1", "PORT": str(port), "GATEWAY_PORT": str(port)}
-    child = spawn([str(installed())], folder / "log", env=environment)
+def start(folder: Path, port: int) -> tuple[subprocess.Popen[bytes], Ministack]:
+    """What it held when it was last ended gently is there again."""
+    here = {"BIND_HOST": "127.0.0.1", "PORT": str(port), "GATEWAY_PORT": str(port)}
+    kept = {"PERSIST_STATE": "1", "STATE_DIR": str(folder / "state")}
+    child = spawn([str(installed())], folder / "log", env={**os.environ, **here, **kept})
     server = Ministack(f"http://127.0.0.1:{port}")
 
     def answers() -> bool:
@@ -80,6 +84,16 @@ def running(folder: Path) -> Iterator[Ministack]:
 
     try:
         until_sync(answers, 60, what="ministack answers")
+    except BaseException:
+        end(child)
+        raise
+    return child, server
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Ministack]:
+    child, server = start(folder, free_port())
+    try:
         yield server
     finally:
         end(child)
@@ -93,6 +107,9 @@ class FaultProxy:
         self.fault: tuple[int, str] | None = None
         self.asked: list[str] = []
         self.hang = False
+        self.delay_s = 0.0
+        self.owed = 0
+        """Signatures that were asked for and not answered."""
 
     def fail(self, status: int, kind: str) -> None:
         self.fault = (status, kind)
@@ -118,10 +135,17 @@ class FaultProxy:
                     told = json.dumps({"__type": f"com.amazonaws.kms#{kind}", "message": "no"}).encode()
                     answer = f"HTTP/1.1 {status} X\r\nContent-Length: {len(told)}\r\n\r\n".encode() + told
                 else:
-                    answer = await self._pass_on(head, body)
+                    signs = self.asked[-1] == "Sign"
+                    self.owed += signs
+                    try:
+                        await asyncio.sleep(self.delay_s / 2)
+                        answer = await self._pass_on(head, body)
+                        await asyncio.sleep(self.delay_s / 2)
+                    finally:
+                        self.owed -= signs
                 writer.write(answer)
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
             writer.close()
@@ -129,8 +153,12 @@ class FaultProxy:
     async def _pass_on(self, head: bytes, body: bytes) -> bytes:
         back, forth = await asyncio.open_connection("127.0.0.1", int(self._behind))
         forth.write(head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + body)
-        answer = await back.read()
-        forth.close()
+        try:
+            answer = await back.read()
+        finally:
+            forth.close()
+        if not answer:
+            raise ConnectionResetError  # it was killed
         head, _, body = answer.partition(b"\r\n\r\n")
         kept = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
         return b"\r\n".join(kept) + b"\r\n\r\n" + body

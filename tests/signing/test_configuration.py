@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from txmanager.settings import load
 from txmanager.signing.pkcs11 import Pkcs11Provider
 from txmanager.wiring import build_services
 
+ROOT = Path(__file__).parent.parent.parent
 pytest.importorskip("pkcs11", reason="needs txmanager[pkcs11]")
 
 
@@ -58,8 +62,58 @@ async def test_a_worker_is_built_with_keys_of_an_hsm_and_they_sign(softhsm: Soft
     for lane, service in services.items():
         assert not service.chain.instant(lane)
         await service.chain.trial(lane)
+    near, evm = (next(s.chain for lane, s in services.items() if lane.startswith(name)) for name in ("near", "evm"))
+    [envelope], [checked] = near._envelopes.values(), evm._signers.values()
+    assert envelope._checked.signer._provider is checked.signer._provider, "one child and one limiter per signer"
     for chain in chains:
         await chain.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "change", "says"),
+    [
+        ('"hms:evm-1"', {}, "never the key itself"),
+        ('"hsm:evm-1"', {"module = ": 'module = "/nowhere.so" #'}, "the module /nowhere.so cannot be loaded"),
+        ('"hsm:evm-1"', {"HSM_PIN": "WRONG_PIN"}, "refuses key 'evm-1': hsm: the PIN of token 'relayers' is wrong"),
+        ('"hsm:near-1"', {}, "is of ed25519, and this chain needs secp256k1"),
+        ('"hsm:other"', {}, "is of another curve"),
+        ('"hsm:twice"', {}, "2 private keys 'twice'; labels must be unique"),
+        ('"hsm:evm-1"', {'provider = "pkcs11"': 'provider = "pkcs12"'}, "provider"),
+        (
+            '"box:x"',
+            {"[pools": '[signers.box]\nprovider = "txmanager"\naddress = "unix:/nowhere/s"\n[pools'},
+            "pin its",
+        ),
+        (
+            '"box:x"',
+            {"[pools": '[signers.box]\nprovider = "txmanager"\naddress = "10.0.0.1:7"\n[pools'},
+            "box.tls: is req",
+        ),
+    ],
+)
+def test_a_worker_says_one_sentence_and_exits_with_2(
+    softhsm: SoftHsm, write, monkeypatch, keys: str, change: dict[str, str], says: str
+) -> None:
+    text = configuration(softhsm, keys)
+    for old, new in change.items():
+        assert old in text
+        text = text.replace(old, new)
+    monkeypatch.setenv("WRONG_PIN", "000002")
+    path = write(text)
+    said = subprocess.run(
+        [sys.executable, "-m", "txmanager.programs.worker"],
+        env={**os.environ, "TXMANAGER_CONFIG": str(path), "TXMANAGER__LEDGER__URL": "memory://"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 2, said.stderr
+    [line] = [line for line in said.stderr.splitlines() if line.startswith("txmanager: ")]
+    assert says in line
+    assert PIN not in said.stderr
+    assert "000002" not in said.stderr
 
 
 def test_a_pinned_key_must_be_the_signers(softhsm: SoftHsm, write) -> None:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.signing.softhsm import PIN, TOKEN, SoftHsm
 from tests.waiting import until
@@ -115,6 +116,29 @@ async def test_a_killed_child_costs_its_questions_and_the_next_one_is_answered(p
         assert all(isinstance(one, bytes | SignerAway) for one in answers)
         assert any(isinstance(one, SignerAway) for one in answers)
     assert all(isinstance(one, bytes) for one in await provider.sign_many("evm-1", Curve.SECP256K1, requests(3)))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_child_that_died_while_nobody_asked_is_replaced(softhsm: SoftHsm, loop) -> None:
+    """Programs run on uvloop, which has words of its own for a pipe that is closed."""
+
+    async def story() -> None:
+        provider = Pkcs11Provider(options(softhsm))
+        await provider.describe("evm-1")
+        child = provider._child
+        assert child is not None
+        child.kill()
+        await child.wait()
+        await asyncio.sleep(0.2)  # the loop notices that the pipe is closed
+        answers = [await provider.sign_many("evm-1", Curve.SECP256K1, requests(1)) for _ in range(2)]
+        assert isinstance(answers[-1][0], bytes), answers
+        await provider.close()
+
+    running = loop()
+    try:
+        running.run_until_complete(story())
+    finally:
+        running.close()
 
 
 async def test_a_module_that_hangs_is_killed(softhsm: SoftHsm, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tests.sim.loop import Process
 from txmanager.chains.near import LaneId, PublicKey
 from txmanager.devnet.genesis import Genesis
-from txmanager.runtime.worker import Worker
+from txmanager.runtime.lane.worker import Worker
 from txmanager.signing import Ed25519Signer, Secret
 
 POOL = "pool"

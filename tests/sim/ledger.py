@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -32,13 +33,15 @@ from tests.sim.history import (
 from tests.sim.loop import PROCESS, Life, VirtualLoop
 from txmanager.core import ledger as words
 from txmanager.core import models
+from txmanager.core.budgets import OpenCharge
 from txmanager.core.errors import TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Attempt, Fence, IntentId, Json, Outcome, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
+from txmanager.ledger.memory.budgets import BudgetStore
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
-from txmanager.runtime import sweeper
+from txmanager.runtime.care import sweeper
 
 T = TypeVar("T")
 _OWNERS_WRITES = ("cursor", "signed_upto")
@@ -265,6 +268,7 @@ class WatchedHomes(Homes):
 class Snapshot:
     homes: Mapping[IntentId, Any]
     stores: Mapping[str, WatchedLane]
+    budgets: BudgetStore
     mark: tuple[int, frozenset[str]]
 
 
@@ -279,8 +283,9 @@ class SimLedger(MemoryLedger):
         retention_ms: int,
         vouches: bool,
         pause: Callable[[float], None],
+        one_step: bool = False,
     ) -> None:
-        super().__init__(clock=clock, retention_ms=retention_ms, vouches=vouches)
+        super().__init__(clock=clock, retention_ms=retention_ms, vouches=vouches, one_step=one_step)
         self._loop, self._faults, self._history, self._pause = loop, faults, history, pause
         self.homes: WatchedHomes = WatchedHomes()
         self.homes.history = history
@@ -356,11 +361,15 @@ class SimLedger(MemoryLedger):
         """Only the way to homes that have keys is simulated."""
         return await super().sweep(home, older_than_ms) if home in self.homes.slots() else 0
 
+    async def due_charges(self, slot: int, count: int) -> list[OpenCharge]:
+        """Only the way to places that have charges is simulated."""
+        return await super().due_charges(slot, count) if slot in self.budgets.slots() else []
+
     # -- the server itself
 
     def snapshot(self) -> Snapshot:
         stores = {lane: store.copy() for lane, store in self.stores.items() if isinstance(store, WatchedLane)}
-        return Snapshot(self.homes.copy(), stores, self._history.mark())
+        return Snapshot(self.homes.copy(), stores, copy.deepcopy(self.budgets), self._history.mark())
 
     def stop(self) -> None:
         self.down = True
@@ -379,6 +388,7 @@ class SimLedger(MemoryLedger):
                 lost.add(lane)
             self.stores[lane] = old.copy()
         self.homes.restore(back_to.homes)
+        self.budgets = copy.deepcopy(back_to.budgets)
         since = self._history.facts[back_to.mark[0] :]
         forgotten = frozenset(f"{f.lane} {f.hash}" for f in since if isinstance(f, Recorded) and f.lane in lost)
         self._history.note(RolledBack(self._history.time(), frozenset(lost), forgotten))
@@ -394,5 +404,6 @@ class SimLedger(MemoryLedger):
             else:
                 del self.stores[lane]
         self.homes.restore(replica.homes)
+        self.budgets = copy.deepcopy(replica.budgets)
         self._history.forget_since(replica.mark)
         self._history.note(Operated(self._history.time(), "failover", ""))

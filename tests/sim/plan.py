@@ -149,6 +149,8 @@ class Plan:
     events: tuple[Event, ...]
     skipped: frozenset[tuple[str, int]] = frozenset()
     """Faults (group, ordinal) that a shrunk schedule leaves out."""
+    one_step: bool = False
+    """Whether one server holds homes and lanes: a new key is claimed and appended at once."""
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def without(self, kind: str) -> Plan:
@@ -226,4 +228,5 @@ def draw(seed: int) -> Plan:
         shuffle=rng.choice((0.0, 0.1)),
         rates=rates,
         events=tuple(sorted(events, key=lambda e: e.at_s)),
+        one_step=random.Random(f"steps:{seed}").random() < 0.5,
     )

@@ -47,6 +47,7 @@ QUIET = replace(
     shuffle=0.0,
     rates={},
     events=(),
+    one_step=False,
 )
 """No faults at all: a story adds its own."""
 

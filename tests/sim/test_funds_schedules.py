@@ -72,7 +72,7 @@ def too_much_stops_the_lane() -> Iterator[None]:
         found = sound(*told)  # type: ignore[arg-type]
         return replace(found, word=Word.PAUSE) if found.word is Word.FAIL else found
 
-    with patch("txmanager.runtime.wallet.judge", judge):
+    with patch("txmanager.runtime.lane.wallet.judge", judge):
         yield
 
 

@@ -45,10 +45,11 @@ from txmanager.devnet import fees
 from txmanager.devnet.model import Account, Transfer, Tx
 from txmanager.devnet.network import Config
 from txmanager.devnet.views import b58
-from txmanager.runtime.metrics import Metrics
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.sweeper import Sweeper
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.sweeper import Sweeper
+from txmanager.runtime.lane.metrics import Metrics
+from txmanager.runtime.lane.worker import Service, Timing, Worker
+from txmanager.signing.signer import Signer
 
 ENDS_WITHIN_S = 120.0
 """Once the faults are over, everything that was accepted ends so soon, or waits for a person by name."""
@@ -121,6 +122,7 @@ class World(Strikes):
             retention_ms=plan.retention_ms,
             vouches=plan.vouches,
             pause=self._pause_current,
+            one_step=plan.one_step,
         )
         config = Config(
             chain_id="sim",
@@ -226,11 +228,10 @@ class World(Strikes):
         settings = NearNetwork(plan.validity, plan.epoch_blocks, head_fresh_s=1.0, head_max_age_s=4.0, scan_blocks=400)
         rpc = self.nodes_seen(self.nodes, self.faults, self.history, plan.nodes, rng, self._pause_current)
         lanes = LANES[: self.served]
-        signers = dict(zip(lanes, SIGNERS, strict=False))
         chain = NearChain(
             "sim",
             (),
-            signers,
+            self.keys(lanes),
             settings=settings,
             rpc=rpc,
             rng=rng,
@@ -252,6 +253,10 @@ class World(Strikes):
             new_token=lambda: f"{rng.getrandbits(128):032x}",
             point=lambda where: self._point(process, where),
         )
+
+    def keys(self, lanes: list[str]) -> dict[str, Signer]:
+        """Of a worker that starts now."""
+        return dict(zip(lanes, SIGNERS, strict=False))
 
     def _point(self, process: Process, where: str) -> None:
         if self.faults.draw("point", f"{process.name} {where}"):

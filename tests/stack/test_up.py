@@ -46,7 +46,7 @@ def test_a_second_start_finds_its_data_within_10_s_and_a_stop_leaves_no_process(
     assert headers["idempotency-replayed"] == "true"
     assert again == record
     children = first.children()
-    assert len(children) == 6, children
+    assert len(children) == 7, children
     assert first.end() == 0
     assert alive(children) == set()
     assert first.said.endswith("stopped; the next start finds everything again\n")
@@ -95,7 +95,7 @@ def test_redis_node_and_configuration_of_ones_own_replace_the_embedded_parts(sta
         up = start("--redis", valkey9.url, *node, "--near-keys", f"file:{tmp_path / 'mine.json'}", "--workers", "1")
         _, record = up.ready().create("mine", parent=account["account_id"])
         assert record["status"] == "done", record
-        assert len(up.children()) == 3, up.children()
+        assert len(up.children()) == 4, up.children()
         assert up.end() == 0
 
         port = free_port()

@@ -4,7 +4,8 @@
     GETH=/usr/local/bin/geth make truth            (the file must be called geth)
 
 Every step runs the real programs against the node and ends as a row of the table. The NEAR steps spend money of
-NEAR_ACCOUNT (about 0.01 NEAR for each created account); ACCOUNTS sets how many are created (500).
+NEAR_ACCOUNT (about 0.01 NEAR for each created account, 2 NEAR for 105 keys); ACCOUNTS sets how many accounts are
+created (500).
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ def steps(told: Mapping[str, str]) -> Iterator[Step]:
             yield Step(
                 f"NEAR: {count} accounts, retries, kill -9, audit", [*txmanager, "demo", "--accounts", count, *node]
             )
+            given = {"rpc": rpc, "network": network, "account": told["NEAR_ACCOUNT"], "keys": told["NEAR_KEYS"]}
+            options = [word for name, value in given.items() for word in (f"--{name}", value)]
+            story = [sys.executable, "-m", "tests.truth.near"]
+            yield Step("NEAR: delegates, expired ones and eight of one nonce", [*story, "delegates", *options])
+            yield Step("NEAR: 105 keys on one account", [*story, "provision", *options])
     if geth := told.get("GETH"):
         path = f"{Path(geth).resolve().parent}{os.pathsep}{os.environ['PATH']}"
         files = ["tests/evm/test_geth_refusals.py", "tests/evm/test_on_geth.py"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import orjson
@@ -11,15 +11,21 @@ from starlette.routing import Route
 
 from txmanager.api.audit import Auditor
 from txmanager.api.auth import Gate
+from txmanager.api.batches import Batches
 from txmanager.api.bodies import Gone, Receive
+from txmanager.api.budgets import BudgetRoutes
 from txmanager.api.call import Asgi, Call, Handler, Reply, Send, problem_reply
+from txmanager.api.console_files import console_rows
 from txmanager.api.docs_page import render
+from txmanager.api.dry_runs import DryRuns
 from txmanager.api.endpoint import Endpoint, Surface
 from txmanager.api.health import Health, Probe
 from txmanager.api.hosts import Hosts
 from txmanager.api.intents import Intents
 from txmanager.api.lanes import Lanes
 from txmanager.api.letters import Letters
+from txmanager.api.listing import Listing
+from txmanager.api.live import Live
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
@@ -28,14 +34,19 @@ from txmanager.api.problems import ForeignHost, NoRoute
 from txmanager.api.quotas import TokenQuotas
 from txmanager.api.reservations import ReservationRoutes
 from txmanager.api.rest import Rest, row
+from txmanager.api.sessions import Door, SessionRoutes
 from txmanager.api.streams import Streams
+from txmanager.api.system import System
 from txmanager.api.table import Handlers, operations
+from txmanager.api.usage import UsageRoutes
 from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
-from txmanager.runtime.acceptor import Acceptor
-from txmanager.runtime.events import EventHub
+from txmanager.runtime.accept.acceptor import Acceptor
+from txmanager.runtime.accept.billing import build_billing
+from txmanager.runtime.accept.dry_run import DryRun
+from txmanager.runtime.accept.nonces import Desk
+from txmanager.runtime.history import reads_receivers
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.nonces import Desk
 from txmanager.settings import Settings
 from txmanager.wiring import build_kinds
 
@@ -50,7 +61,7 @@ class Api:
         router: App,
         intents: Intents,
         streams: Streams,
-        hub: EventHub,
+        ends: Sequence[Callable[[], None]],
         metrics: ApiMetrics,
         hosts: Hosts | None,
         document: Schema,
@@ -61,14 +72,15 @@ class Api:
         self._hosts = hosts
         self._intents = intents
         self._streams = streams
-        self._hub = hub
+        self._ends = ends
 
     def stop(self) -> None:
         self._intents.stopping.set()
         self._streams.stop()
 
     def close(self) -> None:
-        self._hub.close()
+        for end in self._ends:
+            end()
 
     async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -95,6 +107,7 @@ def build_app(
     kinds: Mapping[str, Kind] | None = None,
     probes: Mapping[str, Probe] | None = None,
     desks: Mapping[str, Desk] | None = None,
+    dry_run: DryRun | None = None,
 ) -> Api:
     """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains. Without `desks` the
     nonce service knows no network."""
@@ -103,30 +116,42 @@ def build_app(
     acceptor = Acceptor(manager, api.ledger_timeout_s)
     quotas = TokenQuotas(manager.quotas, api.ledger_timeout_s)
     audit = Auditor(manager.audits, api.ledger_timeout_s)
-    intents = Intents(manager, acceptor, kinds, pools, api, metrics, quotas, audit)
-    hub = manager.events()
+    door = Door(gate, manager.sessions, api.ledger_timeout_s)
+    billing = build_billing(settings)
+    dry_runs = DryRuns(dry_run or manager.dry_run(), quotas, billing)
+    intents = Intents(manager, acceptor, kinds, pools, api, metrics, quotas, audit, billing, dry_runs)
+    hub, board = manager.events(), manager.board()
     streams = Streams(manager, hub, intents, metrics, api.max_streams, api.max_streams_per_token)
     nonces = manager.nonces(desks or {}, api.ledger_timeout_s)
-    lanes = Lanes(manager, intents)
+    lanes, budgets = Lanes(manager, intents), BudgetRoutes(manager, intents, billing, metrics)
     served = {name: pool.network for name, pool in settings.pools.items() if pool.callers_sign != "any"}
+    history = manager.history(reads_receivers(kinds))
+    indexed = settings.archive.index_metadata if settings.archive is not None else frozenset()
     handlers = Handlers(
         intents=intents,
+        listing=Listing(history, intents, indexed),
+        usage=UsageRoutes(history, intents),
         streams=streams,
+        live=Live(board, streams, door),
         lanes=lanes,
         reservations=ReservationRoutes(manager, lanes, intents),
         nonces=NonceRoutes(manager, nonces, intents, metrics, api.max_wait_s),
         letters=Letters(manager.mailbox, intents),
         audit=audit,
-        health=Health(manager, served, probes or {}, metrics, gate, api.ledger_timeout_s),
+        sessions=SessionRoutes(door, audit),
+        system=System(manager, intents, settings),
+        health=Health(manager, served, probes or {}, metrics, gate, api.ledger_timeout_s, budgets.measure),
+        budgets=budgets,
+        batches=Batches(manager, intents, quotas, billing, metrics, audit),
     )
     numbered = [name for name, family in settings.families().items() if family.numbers is not None]
     table = operations(handlers, kinds, api.max_wait_s, numbered)
     document = build_document(table, kinds)
-    table += _documentation(document)
+    table += _documentation(document) + console_rows()
     # with tokens a page of another site has nothing to send; without them its requests must not count as ours
     hosts = None if api.tokens else Hosts(api.allowed_hosts)
-    router = _router(Rest(api, gate, metrics, audit, quotas), table)
-    return Api(router, intents, streams, hub, metrics, hosts, document)
+    router = _router(Rest(api, door, metrics, audit, quotas), table)
+    return Api(router, intents, streams, [hub.close, board.close], metrics, hosts, document)
 
 
 def _router(surface: Surface, table: Iterable[Operation]) -> App:

@@ -17,7 +17,7 @@ from txmanager.api.call import Call, Reply, json_reply
 from txmanager.api.records import View
 from txmanager.core.audit import ALL_TENANTS, AUDIT_LIMIT, AuditEntry, Audits
 from txmanager.core.errors import InvalidInput, Unavailable
-from txmanager.runtime.events import instant
+from txmanager.runtime.deliver.events import instant
 
 _SHOWN = 100
 _LONGEST = 200
@@ -68,7 +68,7 @@ class Auditor:
             return  # its own intent: no operator's call
         client = call.scope.get("client")
         entry = AuditEntry(
-            who=caller.name,
+            who=caller.shown,
             tenant=_tenant(call, right),
             what=f"{method} {route}",
             on=" ".join(call.path(name) for name in call.scope.get("path_params", {})),
@@ -78,8 +78,11 @@ class Auditor:
         )
         shown = {name: text for name, text in audit_json(entry).items() if name not in ("id", "at") and text}
         self._log.info("operator call", **shown)
-        if method == "GET" and not refused:
-            return
+        if method != "GET" or refused:
+            await self.write(entry)
+
+    async def write(self, entry: AuditEntry) -> None:
+        """Into the ledger; whoever cannot must not act."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._audits.note(entry)

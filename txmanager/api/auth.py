@@ -64,6 +64,16 @@ class Caller:
     limits: TokenLimits = field(default_factory=TokenLimits)
     tenants: frozenset[str] = frozenset()
     """All that the configuration's tokens belong to, `*` left out."""
+    issuer: str = ""
+    """What its sessions are kept under; another secret of the same name is another issuer."""
+    session: str = ""
+    """The session that it came with; empty for the token itself."""
+    session_ends_ms: int = 0
+
+    @property
+    def shown(self) -> str:
+        """Who it is, for the audit."""
+        return f"{self.name} (session {self.session[:8]})" if self.session else self.name
 
     @property
     def operates(self) -> bool:
@@ -162,8 +172,9 @@ def _listed(account: str, allowed: frozenset[str]) -> bool:
     return False
 
 
-def _token(header: bytes) -> bytes:
+def bearer(headers: Mapping[bytes, bytes]) -> bytes:
     """A bearer token, or the password of Basic; the user's name means nothing."""
+    header = headers.get(b"authorization", b"")
     scheme, _, secret = header.partition(b" ")
     if scheme.lower() == b"bearer":
         return secret.strip()
@@ -180,18 +191,29 @@ class Gate:
         self._now = now
         self._tenants = frozenset(token.tenant for token in tokens) - {ALL_TENANTS}
         self._known = [(bytes.fromhex(token.sha256), self._caller(token)) for token in tokens]
+        self._issuers = {caller.issuer: caller for _, caller in self._known}
         self._local = Caller(tenant=ALL_TENANTS)
         self._bad: OrderedDict[str, Bucket] = OrderedDict()
         self._log = structlog.get_logger("api")
         self.refusals = 0
 
     def _caller(self, token: TokenSettings) -> Caller:
-        return Caller(token.name, token.tenant, token.scopes, token.limits, self._tenants)
+        issuer = hashlib.sha256(f"issuer {token.name} {token.sha256}".encode()).hexdigest()[:16]
+        return Caller(token.name, token.tenant, token.scopes, token.limits, self._tenants, issuer)
+
+    @property
+    def issuers(self) -> Sequence[Caller]:
+        """The configured tokens."""
+        return list(self._issuers.values())
+
+    def issuer(self, id: str) -> Caller | None:
+        """The configured token of that id."""
+        return self._issuers.get(id)
 
     def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
         if not self._known:
             return self._local
-        token = _token(headers.get(b"authorization", b""))
+        token = bearer(headers)
         if token:
             digest = hashlib.sha256(token).digest()
             found = None
@@ -200,11 +222,11 @@ class Gate:
                     found = caller
             if found is not None:
                 return found
-            self._refuse(address)
+            self.refuse(address)
             raise Unauthorized(f"the token is not known; {_HOW} that is", field="Authorization")
         raise Unauthorized(f"no token; {_HOW}", field="Authorization")
 
-    def _refuse(self, address: str) -> None:
+    def refuse(self, address: str) -> None:
         """A bad token is answered and logged a few times; then its address is told to slow down, in silence."""
         self.refusals += 1
         bucket = self._bad.get(address)

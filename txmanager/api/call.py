@@ -53,6 +53,12 @@ class Call:
         """The body, which must be a JSON object of that shape."""
         return read_request(self.headers, self.body, model)
 
+    def flag(self, name: str) -> bool:
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise InvalidInput(name, "must be true or false")
+        return text == "true"
+
     def seconds(self, name: str, most: float) -> float:
         text = self.query.get(name)
         if text is None:

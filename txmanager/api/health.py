@@ -95,8 +95,11 @@ class Health:
         metrics: ApiMetrics,
         gate: Gate,
         timeout_s: float,
+        measure: Probe,
     ) -> None:
+        """`measure` brings up to date what only the ledger knows of the metrics."""
         self._manager = manager
+        self._measure = measure
         self._pools = pools
         self._probes = probes
         self._metrics = metrics
@@ -113,6 +116,7 @@ class Health:
 
     async def metrics(self, call: Call) -> Reply:
         self._metrics.bad_tokens.set(self._gate.refusals)
+        await self._measure()
         return Reply(200, self._metrics.render(), [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
 
     async def readyz(self, call: Call) -> Reply:

@@ -7,8 +7,9 @@ payload gets the stored record; a wait that meets trouble answers what was accep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,19 +17,30 @@ from pydantic import BaseModel, ConfigDict, Field
 from txmanager.api import bodies
 from txmanager.api.auth import Caller
 from txmanager.api.call import Audit, Call, Header, Reply
+from txmanager.api.dry_runs import Asked, DryRuns
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.problems import Forbidden, MissingKey
 from txmanager.api.quotas import TokenQuotas
 from txmanager.api.records import record_bytes
-from txmanager.core.errors import InvalidInput, InvalidKey, NotFound, TxManagerError, Unavailable
+from txmanager.core.budgets import Bill
+from txmanager.core.errors import (
+    BudgetExhausted,
+    InvalidInput,
+    InvalidKey,
+    NotFound,
+    PolicyRefused,
+    TxManagerError,
+    Unavailable,
+)
 from txmanager.core.fingerprint import fingerprint
 from txmanager.core.kinds import RESERVED_KEYS, Kind, Reading
 from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
 from txmanager.core.quotas import Charge
 from txmanager.core.spending import noted
-from txmanager.runtime.acceptor import Acceptor
+from txmanager.runtime.accept.acceptor import Acceptor
+from txmanager.runtime.accept.billing import Billed, Billing
+from txmanager.runtime.accept.producer import Submitted
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.producer import Submitted
 from txmanager.settings import ApiSettings
 
 T = TypeVar("T")
@@ -55,6 +67,11 @@ class Envelope(BaseModel):
     max_age_s: int | None = Field(
         default=None, ge=1, le=_YEAR_S, description="Fail instead of signing when it waited longer than this."
     )
+    budget_key: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.:@-]{1,128}$",
+        description="Whose budget it is charged to beside the token's and the pool's: one of your users or apps.",
+    )
     metadata: dict[str, Json] = Field(
         default_factory=dict, description=f"Yours; comes back in the record. At most {_MAX_METADATA} bytes of JSON."
     )
@@ -74,19 +91,6 @@ class ResolveRequest(BaseModel):
     verb: str = Field(pattern="^(track|kill|resign|fail)$", examples=["track"])
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that was read."""
-
-    intent: Intent
-    own_key: IntentId | None
-    """The caller's own key, where it becomes an alias."""
-    own_account: bool
-    """Whether it acts on the pool's own account: an operator's call, which the audit has."""
-    refusal: TxManagerError | None
-    """Why it is refused, unless it was accepted before."""
-
-
 _ENVELOPE = tuple(Envelope.model_fields)
 
 
@@ -101,6 +105,8 @@ class Intents:
         metrics: ApiMetrics,
         quotas: TokenQuotas,
         audit: Audit,
+        billing: Billing,
+        dry_runs: DryRuns,
     ) -> None:
         self._manager = manager
         self._acceptor = acceptor
@@ -110,6 +116,8 @@ class Intents:
         self._metrics = metrics
         self._quotas = quotas
         self._audit = audit
+        self._billing = billing
+        self._dry_runs = dry_runs
         self.stopping = asyncio.Event()
         """Set when the server stops: whoever waits gets the record as it stands."""
 
@@ -133,10 +141,11 @@ class Intents:
         self, call: Call, kind_name: str, payload: Mapping[str, Json], envelope: Mapping[str, Json], lane: str = ""
     ) -> Reply:
         wait_s = call.seconds("wait", self._settings.max_wait_s)
-        kind = self._kinds.get(kind_name)
-        if kind is None:
-            raise InvalidInput("kind", f"{kind_name[:100]!r} is not one of {', '.join(self._kinds)}")
-        asked = self._read(call, call.caller, kind, payload, envelope)
+        kind = self.kind(kind_name)
+        read = partial(self.read, call, kind, payload, envelope, partial(self._given_key, call))
+        if call.flag("dry_run"):
+            return await self._dry_runs.answer(call, read, self.known, lane)
+        asked = read()
         intent, refusal = asked.intent, asked.refusal
         if refusal is None:
             if asked.own_account:
@@ -144,9 +153,9 @@ class Intents:
             charge = await self.charge(call, intent.id)
             if asked.own_key is not None:
                 await self.within(self._manager.alias(asked.own_key, intent.fingerprint, intent.id))
-            submitted = await (self._pinned(intent, lane, charge) if lane else self._acceptor.submit(intent, charge))
+            submitted = await self._accept(intent, lane, charge, asked.bill)
         else:
-            known = await self._known(asked)
+            known = await self.known(asked)
             if known is None:
                 if asked.own_account:
                     await self._audit.note(call, call.scope["path"], "operate", refusal.code)
@@ -163,28 +172,48 @@ class Intents:
             return Reply(200, record_bytes(record), [_JSON, _REPLAYED])
         return Reply(200 if wait_s and record.status.final else 202, record_bytes(record))
 
-    async def charge(self, call: Call, id: IntentId) -> Charge | None:
+    def kind(self, name: str) -> Kind:
+        kind = self._kinds.get(name)
+        if kind is None:
+            raise InvalidInput("kind", f"{name[:100]!r} is not one of {', '.join(self._kinds)}")
+        return kind
+
+    async def charge(self, call: Call, id: IntentId, size: int | None = None) -> Charge | None:
         """Whose room the intent takes; a known key is answered whatever its caller has waiting."""
 
         async def known() -> bool:
             return await self._manager.read(id) is not None
 
-        return await self._quotas.admit(call.caller, len(call.body), known)
+        return await self._quotas.admit(call.caller, len(call.body) if size is None else size, known)
 
-    async def _pinned(self, intent: Intent, lane: str, charge: Charge | None) -> Submitted:
-        [result] = await self.within(self._manager.submit_many([intent], lane=lane, charges=[charge]))
+    async def _accept(self, intent: Intent, lane: str, charge: Charge | None, bill: Bill | None) -> Submitted:
+        try:
+            if not lane:
+                return await self._acceptor.submit(intent, charge, bill)
+            submit = self._manager.submit_many([intent], lane=lane, charges=[charge], bills=[bill])
+            [result] = await self.within(submit)
+        except BudgetExhausted as exhausted:
+            raise self._billing.in_words(exhausted) from None
+        if isinstance(result, BudgetExhausted):
+            raise self._billing.in_words(result)
         if isinstance(result, TxManagerError):
             raise result
         return result
 
-    async def _known(self, asked: Asked) -> Submitted | None:
+    async def known(self, asked: Asked) -> Submitted | None:
         """What was accepted before stays accepted, whatever the rules are now."""
         intent = asked.intent if asked.own_key is None else replace(asked.intent, id=asked.own_key)
         return await self.within(self._manager.replay(intent))
 
-    def _read(
-        self, call: Call, caller: Caller, kind: Kind, payload: Mapping[str, Json], envelope: Mapping[str, Json]
+    def read(
+        self,
+        call: Call,
+        kind: Kind,
+        payload: Mapping[str, Json],
+        envelope: Mapping[str, Json],
+        given_key: Callable[[], str | None],
     ) -> Asked:
+        caller = call.caller
         pool = self.pool_of(caller, envelope.get("pool"))
         tenant = caller.submits_for(call.query.get("tenant"))
         metadata = envelope.get("metadata") or {}
@@ -195,13 +224,20 @@ class Intents:
         except InvalidInput:
             caller.check_kind(kind.name)
             raise
-        given = self._given_key(call)
+        given = given_key()
         refusal = _refusal(caller, kind, reading, given)
         key = given or reading.derived_key
         if key is None:
             raise refusal or MissingKey(
                 f"{kind.name} needs a key: nothing in it says which request is a retry of which"
             )
+        billed = Billed(noted(caller.limits.max_cost, reading.max_cost))
+        if refusal is None:
+            try:
+                most = (caller.limits.max_cost, reading.max_cost)
+                billed = self._billing.bill(caller.name, tenant, pool, envelope.get("budget_key"), reading.worst, *most)
+            except (PolicyRefused, BudgetExhausted) as error:
+                refusal = error
         exclusive = reading.identity is not None and reading.derived_key is not None
         intent = new_intent(
             key=reading.derived_key if exclusive and reading.derived_key else key,
@@ -212,13 +248,15 @@ class Intents:
             partition_key=reading.partition_key or envelope.get("partition_key"),
             max_age_s=envelope.get("max_age_s"),
             metadata=metadata,
-            limits=noted(caller.limits.max_cost, reading.max_cost),
+            limits=billed.limits,
+            token=caller.name,
         )
         if not exclusive:
-            return Asked(intent, None, bool(reading.own_account), refusal)
+            return Asked(intent, None, bool(reading.own_account), refusal, billed.bill)
         intent = replace(intent, fingerprint=fingerprint(kind.name, reading.identity))
         own = intent_id(key, pool, tenant)
-        return Asked(intent, own if own != intent.id else None, bool(reading.own_account), refusal)
+        own_key = own if own != intent.id else None
+        return Asked(intent, own_key, bool(reading.own_account), refusal, billed.bill)
 
     @staticmethod
     def _given_key(call: Call) -> str | None:
@@ -301,16 +339,17 @@ class Intents:
     async def resolve(self, call: Call) -> Reply:
         body = call.read(ResolveRequest)
         record = await self.find(call)
-        resolved = await self.within(self._manager.resolve(record.id, body["verb"], call.caller.name))
+        resolved = await self.within(self._manager.resolve(record.id, body["verb"], call.caller.shown))
         return Reply(200, record_bytes(resolved))
 
-    async def within(self, work: Awaitable[T]) -> T:
-        """The ledger answers in time, or is away."""
+    async def within(self, work: Awaitable[T], calls: int = 1) -> T:
+        """The ledger answers in time, or is away. `calls`: how many such answers the work stands for."""
+        patience_s = self._settings.ledger_timeout_s * calls
         try:
-            async with asyncio.timeout(self._settings.ledger_timeout_s):
+            async with asyncio.timeout(patience_s):
                 return await work
         except TimeoutError:
-            raise Unavailable(f"the ledger did not answer within {self._settings.ledger_timeout_s:g} s") from None
+            raise Unavailable(f"the ledger did not answer within {patience_s:g} s") from None
 
 
 def _refusal(caller: Caller, kind: Kind, reading: Reading, given: str | None) -> TxManagerError | None:

@@ -12,7 +12,7 @@ from txmanager.api.intents import Intents
 from txmanager.api.records import View
 from txmanager.core.errors import NotFound
 from txmanager.core.mailbox import DeadLetter, Mailbox
-from txmanager.runtime.events import instant
+from txmanager.runtime.deliver.events import instant
 
 
 class LetterView(View):

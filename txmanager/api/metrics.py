@@ -35,6 +35,12 @@ class ApiMetrics:
         self.bad_tokens = Gauge(
             "txmanager_http_bad_tokens", "Requests with an unknown token since the start", registry=self.registry
         )
+        self.budget_limit = Gauge(
+            "txmanager_budget_limit", "What a budget pays for within its span", ["budget"], registry=self.registry
+        )
+        self.budget_used = Gauge(
+            "txmanager_budget_used", "What is charged to it and was spent from it", ["budget"], registry=self.registry
+        )
         self._counts: dict[tuple[str, int], Counter] = {}
         self._times: dict[str, Histogram] = {}
 

@@ -29,10 +29,10 @@ from txmanager.core.given import RAW_KEY, Given
 from txmanager.core.kinds import CREATE, Reading
 from txmanager.core.models import Json, Record, intent_id
 from txmanager.core.reservations import Cap
-from txmanager.runtime.addresses import TrackingRecord, tracking_record
-from txmanager.runtime.events import instant
+from txmanager.runtime.accept.addresses import TrackingRecord, tracking_record
+from txmanager.runtime.accept.nonces import Nonces, Place
+from txmanager.runtime.deliver.events import instant
 from txmanager.runtime.manager import TxManager
-from txmanager.runtime.nonces import Nonces, Place
 
 _MAX_METADATA = 4096
 _NO_RESERVATION = "is required: reserving a number gives one (POST .../address/nonce)"

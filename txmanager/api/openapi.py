@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from txmanager.api.intents import Envelope
 from txmanager.api.kind_schemas import REF, kind_schemas
+from txmanager.api.live import LookView
 from txmanager.api.operation import Errors, Operation, Parameter, Schema, Shape, Success
 from txmanager.api.problems import ANSWERS, SERVER_ERRORS, Problem
 from txmanager.api.records import EventView
@@ -51,10 +52,11 @@ def build_document(operations: Sequence[Operation], kinds: Mapping[str, Kind]) -
     }
 
 
-def _schemas(operations: Iterable[Operation], kinds: Mapping[str, Kind]) -> Schema:
-    used = [shape for one in operations for shape in (one.request, *(success.shape for success in one.successes))]
+def _schemas(operations: Sequence[Operation], kinds: Mapping[str, Kind]) -> Schema:
+    used = [one.request for one in operations]
+    used += [shape for one in operations for success in one.successes for shape in (success.shape, success.or_shape)]
     models: set[type[BaseModel]] = {shape for shape in used if isinstance(shape, type)}
-    models |= {Problem, Envelope, EventView}
+    models |= {Problem, Envelope, EventView, LookView}
     wanted: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in models]
     _, found = models_json_schema(wanted, ref_template=REF)
     schemas: Schema = found["$defs"]
@@ -96,7 +98,10 @@ def _parameter(parameter: Parameter) -> Schema:
 def _success(success: Success) -> Schema:
     described: Schema = {"description": success.words}
     if success.shape is not None:
-        described["content"] = {"application/json": {"schema": _ref(success.shape)}}
+        schema = _ref(success.shape)
+        if success.or_shape is not None:
+            schema = {"anyOf": [schema, _ref(success.or_shape)]}
+        described["content"] = {"application/json": {"schema": schema}}
     elif success.content is not None:
         described["content"] = success.content
     if success.headers is not None:

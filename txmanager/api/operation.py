@@ -37,6 +37,8 @@ class Success:
     shape: Shape | None = None
     """Of a JSON body; `content` describes any other one."""
     status: int = 200
+    or_shape: Shape | None = None
+    """Another one that the same status may have."""
     content: Mapping[str, Any] | None = None
     headers: Mapping[str, Any] | None = None
 

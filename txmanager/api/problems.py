@@ -130,6 +130,12 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
         "Use a new key for a new request, or the first payload to see its result.",
         "The first request with this key stands unchanged; this one was not accepted.",
     ),
+    core.BudgetExhausted: Answer(
+        403,
+        "Budget exhausted",
+        "Retry the same request, with the same key, after Retry-After seconds. Without that header it is more than the "
+        "whole budget: ask for less under a new key, or ask the operator to raise the budget.",
+    ),
     core.NotFound: Answer(404, "Not found", "Check the key, the pool and the token's tenant."),
     core.NotAllowed: Answer(409, "Not possible in this state", "Read the current state and decide again."),
     core.ReservationOver: Answer(
@@ -160,6 +166,12 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     core.SignerFault: Answer(503, "The signer gave no signature", _OPERATOR, "Nothing was signed; the intent waits."),
     core.SignerAway: Answer(503, "The signer does not answer", _OPERATOR, "Nothing was signed; the intent waits."),
     core.SignerRefused: Answer(503, "The signer refuses", _OPERATOR, "Nothing was signed; the intent waits."),
+    core.TransactionRefused: Answer(
+        422,
+        "The signer refuses this transaction",
+        "Change the request, or the key's policy at the signer.",
+        "Nothing was signed.",
+    ),
     core.BadSignature: Answer(503, "Wrong signature", _OPERATOR, "Nothing was sent; the intent waits."),
     core.NotSigned: Answer(
         422, "Not signed", "Read the reason, then send a new request.", "Nothing was signed or spent."
@@ -230,6 +242,9 @@ class Problem(BaseModel):
     currentNonce: int | None = Field(default=None, description="The address's next number.")
     attemptedNonce: int | None = None
     shouldRetry: bool | None = Field(default=None, description="Whether a new reservation and signature help.")
+    budget: str | None = Field(default=None, description="The budget that does not pay for it.")
+    left: str | None = Field(default=None, description="What is left of it, in the chain's smallest unit.")
+    needs: str | None = Field(default=None, description="What the intent costs at worst, in the same unit.")
     lockId: str | None = Field(default=None, description="Your place in line.")
     ahead: int | None = Field(default=None, description="How many are before you.")
 
@@ -265,6 +280,8 @@ def problem(error: TxManagerError, instance: str | None = None) -> tuple[int, di
 
 
 def retry_after(error: TxManagerError) -> int | None:
+    if isinstance(error, core.BudgetExhausted):
+        return error.retry_after_s
     status = answer_to(error).status
     return int(getattr(error, "retry_after_s", 1)) if status in (429, 503) else None
 

@@ -128,6 +128,23 @@ class TokenQuotas:
                 retry_after_s=max(1, math.ceil(wait_s)),
             )
 
+    async def charge_more(self, caller: Caller, count: int) -> None:
+        """The other requests that one request stands for. What was granted of too few is used up."""
+        limits = caller.limits
+        if limits.per_second is None or count < 1:
+            return
+        burst = max(1, math.ceil(limits.burst or limits.per_second))
+        if count >= burst:
+            raise QuotaUsed(
+                f"a batch of {count + 1} is more than the burst of token {caller.name!r}, {burst}; send fewer"
+            )
+        drawn = await self._within(self._quotas.draw(caller.name, limits.per_second, burst, count))
+        if drawn.granted < count:
+            raise QuotaUsed(
+                f"token {caller.name!r} is over its quota of {limits.per_second:g} requests per second",
+                retry_after_s=max(1, math.ceil((count - drawn.granted) / limits.per_second)),
+            )
+
     async def admit(self, caller: Caller, size: int, known: Callable[[], Awaitable[bool]]) -> Charge | None:
         """Who pays for an intent whose request has `size` bytes, or `NoRoom`. What is `known` is answered anyway."""
         limits = caller.limits
@@ -139,6 +156,17 @@ class TokenQuotas:
         if used is not None and not await self._within(known()):
             raise NoRoom(caller.name, used.count, used.size)
         return Charge(caller.name, size, limits.max_queued, limits.max_queued_bytes)
+
+    async def foresee(self, caller: Caller, size: int) -> None:
+        """`NoRoom` where `admit` would say so for a new intent; nothing is counted."""
+        limits = caller.limits
+        if limits.max_queued is None and limits.max_queued_bytes is None:
+            return
+        used = await self._within(self._quotas.room(caller.name, limits.pools))
+        too_many = limits.max_queued is not None and used.count >= limits.max_queued
+        size += OVERHEAD_BYTES
+        if too_many or (limits.max_queued_bytes is not None and used.size + size > limits.max_queued_bytes):
+            raise NoRoom(caller.name, used.count, used.size)
 
     async def _within(self, work: Awaitable[T]) -> T:
         try:

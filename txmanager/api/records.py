@@ -10,9 +10,10 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from txmanager.core.bounds import bounded
+from txmanager.core.budgets import charge_of, cost_of
 from txmanager.core.models import Attempt, Json, Lane, Record
 from txmanager.core.states import LaneState, Status
-from txmanager.runtime.events import instant
+from txmanager.runtime.deliver.events import instant
 
 _HINTS = {
     "create:": "the key was derived from the payload; an Idempotency-Key of your own allows another try",
@@ -59,6 +60,16 @@ class RecordView(View):
     created_at: str = Field(json_schema_extra={"format": "date-time"})
     updated_at: str = Field(json_schema_extra={"format": "date-time"})
     metadata: dict[str, Any]
+    charge: str | None = Field(
+        default=None, description="What budgets were charged for it at worst, in the smallest unit. Where one pays."
+    )
+    cost: str | None = Field(default=None, description="What they were booked at its end. Where one pays.")
+    tenant: str | None = Field(default=None, description="Whose it is. In lists.")
+    life: str | None = Field(default=None, description="Names this use of the key, for ever. In lists.")
+    payload: dict[str, Any] | None = Field(
+        default=None,
+        description="As it was accepted; null where only the outcome is kept. In lists.",
+    )
 
 
 class EventView(View):
@@ -94,13 +105,15 @@ class LaneView(View):
     oldest_ms: int
 
 
-def record_json(record: Record) -> dict[str, Json]:
+def record_json(record: Record, *, whole: bool = False) -> dict[str, Json]:
+    """`whole`: with what a list tells, and what the answer to a submit or a read leaves out: there it must be the same
+    bytes for ever, and the payload goes when the intent ends."""
     intent, outcome = record.intent, record.outcome
     live = record.live
     tx_hash, nonce = (live[-1].hash, live[-1].nonce) if live else (None, None)
     if outcome is not None:
         tx_hash, nonce = outcome.tx_hash, outcome.nonce
-    return {
+    body = {
         "idempotency_key": intent.id.key,
         "kind": intent.kind,
         "pool": intent.id.pool,
@@ -115,14 +128,21 @@ def record_json(record: Record) -> dict[str, Json]:
         "updated_at": instant(record.updated_at),
         "metadata": intent.metadata,
     }
+    if (noted := charge_of(intent)) is not None:
+        body["charge"] = str(noted.amount)
+        if record.status.final:
+            body["cost"] = str(cost_of(record))
+    if whole:
+        body |= {"tenant": intent.id.tenant, "life": record.life, "payload": intent.payload or None}
+    return body
 
 
-def record_bytes(record: Record) -> bytes:
+def record_bytes(record: Record, *, whole: bool = False) -> bytes:
     try:
-        return orjson.dumps(record_json(record))
+        return orjson.dumps(record_json(record, whole=whole))
     except TypeError:  # a result that an older release stored, deeper than JSON writers go
         assert record.outcome is not None
-        return orjson.dumps(record_json(replace(record, outcome=bounded(record.outcome))))
+        return orjson.dumps(record_json(replace(record, outcome=bounded(record.outcome)), whole=whole))
 
 
 def _attempt_json(attempt: Attempt) -> dict[str, Json]:

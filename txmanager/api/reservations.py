@@ -15,7 +15,7 @@ from txmanager.api.lanes import Lanes
 from txmanager.api.records import View
 from txmanager.core.errors import InvalidInput
 from txmanager.core.reservations import NONCE_LIMIT, Reservation
-from txmanager.runtime.events import instant
+from txmanager.runtime.deliver.events import instant
 from txmanager.runtime.manager import TxManager
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from txmanager.api import bodies
-from txmanager.api.auth import Caller, Gate, Right
+from txmanager.api.auth import Caller, Right
 from txmanager.api.bodies import Receive
 from txmanager.api.call import Asgi, Audit, Call, Handler, Reply, problem_reply
 from txmanager.api.metrics import ApiMetrics
@@ -22,6 +23,12 @@ _CHARGED: frozenset[Right] = frozenset({"submit", "cancel"})
 _NOBODY = Caller(scopes=frozenset())
 
 
+class Door(Protocol):
+    async def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        """Who is calling, or `Unauthorized`."""
+        ...
+
+
 class Quota(Protocol):
     async def charge(self, caller: Caller) -> None: ...
 
@@ -29,7 +36,7 @@ class Quota(Protocol):
 @dataclass(frozen=True, slots=True)
 class Rest:
     settings: ApiSettings
-    gate: Gate
+    door: Door
     metrics: ApiMetrics
     audit: Audit
     quotas: Quota
@@ -38,9 +45,9 @@ class Rest:
         """May raise `admission_errors`."""
         headers, right = dict(scope["headers"]), operation.right
         if right is None:
-            return Call(scope, headers, _NOBODY, receive)
+            return Call(scope, headers, _NOBODY, receive, await self._body(operation, headers, receive))
         client = scope.get("client")
-        caller = self.gate.admit(headers, client[0] if client else "")
+        caller = await self.door.admit(headers, client[0] if client else "")
         call = Call(scope, headers, caller, receive)
         try:
             caller.need(right)
@@ -50,12 +57,15 @@ class Rest:
             raise
         if right == "submit" or (right == "cancel" and not caller.operates):
             await self.quotas.charge(caller)
-        if operation.method == "POST":
-            limit, timeout_s = self.settings.max_body_bytes, self.settings.body_timeout_s
-            call.body = await bodies.read_body(headers, receive, limit, timeout_s)
+        call.body = await self._body(operation, headers, receive)
         if right in _AUDITED:
             await self.audit.note(call, operation.path, right)
         return call
+
+    async def _body(self, operation: Operation, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        if operation.method != "POST":
+            return b""
+        return await bodies.read_body(headers, receive, self.settings.max_body_bytes, self.settings.body_timeout_s)
 
     def refuse(self, error: TxManagerError) -> Reply:
         return problem_reply(error)
@@ -66,9 +76,9 @@ class Rest:
 
 def admission_errors(method: str, right: Right | None, request: Shape | None) -> Errors:
     """What an operation may answer before its handler has the request, or while it reads the body."""
-    if right is None:
-        return frozenset()
-    found: set[type[TxManagerError]] = {Unauthorized, Forbidden, QuotaUsed}
+    found: set[type[TxManagerError]] = set()
+    if right is not None:
+        found |= {Unauthorized, Forbidden, QuotaUsed, Unavailable}
     if right in _AUDITED | _CHARGED:
         found |= LEDGER
     if method == "POST":

@@ -25,7 +25,7 @@ from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.models import Event, Record
 from txmanager.core.positions import Place, place, place_text
-from txmanager.runtime.events import EventHub, event_json, lane_mark
+from txmanager.runtime.deliver.events import EventHub, event_json, lane_mark
 from txmanager.runtime.manager import TxManager
 
 HEARTBEAT_S = 15.0
@@ -66,7 +66,7 @@ class Streams:
         after = _intent_place(_last_id(call))
         if record.status.final and after is not None and after >= (record.updated_at, 0):
             return Reply(204, b"", [])  # all was said; a browser stops asking
-        return self._stream(call, self._intent_events(record, after))
+        return self.open(call, self._intent_events(record, after))
 
     async def pool(self, call: Call) -> Answering:
         pool = self._intents.pool_of(call.caller, call.path("pool"))
@@ -74,9 +74,10 @@ class Streams:
         lanes = await self._intents.within(self._hub.registry.lanes(pool))
         places = None if given is None else _unpack(given, lanes)
         everybody = call.caller.tenant == ALL_TENANTS and "tenant" not in call.query
-        return self._stream(call, self._pool_events(pool, None if everybody else call.tenant, places))
+        return self.open(call, self._pool_events(pool, None if everybody else call.tenant, places))
 
-    def _stream(self, call: Call, chunks: Chunks) -> Stream:
+    def open(self, call: Call, chunks: Chunks) -> Stream:
+        """A place among the streams, or `TooManyStreams`."""
         if self._of_token[call.caller.name] >= self._most_per_token:
             raise TooManyStreams(f"token {call.caller.name!r} has all its {self._most_per_token} event streams open")
         if self._open >= self._most:

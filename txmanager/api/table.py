@@ -10,11 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from txmanager.api.audit import AuditList, Auditor
+from txmanager.api.batches import Batches, BatchRequest, BatchView
+from txmanager.api.budgets import BudgetList, BudgetRoutes
+from txmanager.api.dry_runs import DryRunView
 from txmanager.api.health import Alive, Health, Readiness
 from txmanager.api.intents import Intents, ResolveRequest
 from txmanager.api.kind_schemas import ANY_INTENT, REF, payload_name, request_name
 from txmanager.api.lanes import Deleted, LaneList, Lanes, PauseRequest, RebaselineRequest
 from txmanager.api.letters import DeadList, Letters, LetterView
+from txmanager.api.listing import LIST_PARAMETERS, IntentList, Listing
+from txmanager.api.live import Live, LookView
 from txmanager.api.nonce_shapes import (
     FeeRequest,
     FeeView,
@@ -33,13 +38,25 @@ from txmanager.api.nonce_shapes import (
 )
 from txmanager.api.nonces import NonceRoutes
 from txmanager.api.operation import Errors, Operation, Parameter, Success
-from txmanager.api.problems import MissingKey, TooManyStreams
+from txmanager.api.problems import MissingKey, QuotaUsed, TooManyStreams, Unauthorized
 from txmanager.api.records import EventView, LaneView, RecordView
 from txmanager.api.reservations import ReservationList, ReservationRoutes, ReservationView
 from txmanager.api.rest import LEDGER, row
+from txmanager.api.sessions import (
+    CallerView,
+    CodeView,
+    Ended,
+    OpenedView,
+    OpenRequest,
+    SessionList,
+    SessionRoutes,
+)
 from txmanager.api.streams import Streams
+from txmanager.api.system import System, SystemView
+from txmanager.api.usage import USAGE_PARAMETERS, UsageList, UsageRoutes
 from txmanager.core.audit import AUDIT_LIMIT
 from txmanager.core.errors import (
+    BudgetExhausted,
     InvalidInput,
     InvalidKey,
     KeyReused,
@@ -67,13 +84,20 @@ class Handlers:
     """Who answers, by noun."""
 
     intents: Intents
+    listing: Listing
+    usage: UsageRoutes
     streams: Streams
+    live: Live
     lanes: Lanes
     reservations: ReservationRoutes
     nonces: NonceRoutes
     letters: Letters
     audit: Auditor
+    sessions: SessionRoutes
+    system: System
     health: Health
+    budgets: BudgetRoutes
+    batches: Batches
 
 
 def operations(
@@ -82,12 +106,21 @@ def operations(
     """`numbered`: the chains that give numbers to callers who sign themselves."""
     return [
         *_submits(handlers.intents, kinds, max_wait_s),
-        *_intents(handlers.intents, handlers.streams, max_wait_s),
+        *_intents(handlers.intents, handlers.listing, handlers.streams, max_wait_s),
+        _live(handlers.live),
         *_lanes(handlers.lanes, handlers.reservations),
         *(row for chain in numbered for row in _nonces(handlers.nonces, chain)),
+        _batches(handlers.batches),
+        _budgets(handlers.budgets),
+        _usage(handlers.usage),
         *_operating(handlers.letters, handlers.audit),
+        *_sessions(handlers.sessions),
+        row(
+            "GET", "/v1/system", "getSystem", "Read what the installation consists of", "read", handlers.system.get,
+            Success("Networks; for operators of all tenants also workers and signers.", SystemView), errors=LEDGER,
+        ),
         *_health(handlers.health),
-    ]
+    ]  # fmt: skip
 
 
 # -- parameters
@@ -99,6 +132,7 @@ _TENANT = Parameter(
     "tenant", "query", _NAME, 'Whose intent; for tokens with tenant = "*", and needed there once there are several.'
 )
 _INTENT = Parameter("key", "path", _KEY, "Its idempotency key.", required=True)
+_LIFE = Parameter("life", "query", _NAME, "One use of the key, an earlier one too; with its payload.")
 _LANE = Parameter("lane", "path", {"type": "string", "minLength": 1, "maxLength": 255}, "Its id.", required=True)
 _LAST_ID = Parameter("Last-Event-ID", "header", {"type": "string"}, "Go on after this id.")
 _NEW_KEY = Parameter(
@@ -118,6 +152,7 @@ def _wait(max_wait_s: float) -> Parameter:
 # -- errors that several rows share
 
 _SUBMIT: Errors = LEDGER | {
+    BudgetExhausted,
     InvalidInput,
     InvalidKey,
     MissingKey,
@@ -138,10 +173,18 @@ _RESERVE: Errors = LEDGER | {ReservationOver, TooManyHeld, NotAllowed, NotFound,
 
 def _submits(intents: Intents, kinds: Mapping[str, Kind], max_wait_s: float) -> list[Operation]:
     answers = (
-        Success("The key was known, or the intent ended within `wait`.", RecordView, headers=_REPLAYED),
+        Success(
+            "The key was known, or the intent ended within `wait`; or the answer to a dry run.",
+            RecordView,
+            or_shape=DryRunView,
+            headers=_REPLAYED,
+        ),
         Success("Durably accepted.", RecordView, 202),
     )
-    parameters = (_NEW_KEY, _TENANT, _wait(max_wait_s))
+    dry_run = Parameter(
+        "dry_run", "query", {"type": "boolean"}, "Say what would happen, and write nothing. Counts as a request."
+    )
+    parameters = (_NEW_KEY, _TENANT, _wait(max_wait_s), dry_run)
     bodies = [("/v1/intents", "submitIntent", "Submit an intent", intents.submit, ANY_INTENT)]
     for kind in kinds.values():
         if kind.own_path is not None:
@@ -154,14 +197,19 @@ def _submits(intents: Intents, kinds: Mapping[str, Kind], max_wait_s: float) -> 
     ]
 
 
-def _intents(intents: Intents, streams: Streams, max_wait_s: float) -> list[Operation]:
+def _intents(intents: Intents, listing: Listing, streams: Streams, max_wait_s: float) -> list[Operation]:
     one, find, record = "/v1/intents/{key}", (_INTENT, _POOL, _TENANT), Success("The record.", RecordView)
     pool = Parameter("pool", "path", {"type": "string", "minLength": 1}, "Its name.", required=True)
     events = Success("Server-sent events named `intent`; `data` is an event.", content=_EVENTS)
     return [
         row(
-            "GET", one, "getIntent", "Read an intent", "read", intents.get, record,
-            errors=_FIND_INTENT, parameters=(*find, _wait(max_wait_s)),
+            "GET", "/v1/intents", "listIntents", "List intents", "read", listing.list,
+            Success("One page, newest first.", IntentList),
+            errors=LEDGER | {InvalidInput}, parameters=(*LIST_PARAMETERS, _TENANT),
+        ),
+        row(
+            "GET", one, "getIntent", "Read an intent", "read", listing.get, record,
+            errors=_FIND_INTENT, parameters=(*find, _wait(max_wait_s), _LIFE),
         ),
         row(
             "GET", f"{one}/events", "followIntent", "Follow an intent to its end", "read", streams.intent, events,
@@ -199,6 +247,58 @@ _EVENTS = {
         }
     }
 }
+
+
+def _live(live: Live) -> Operation:
+    look = {
+        "type": "object",
+        "properties": {
+            "event": {"const": "look"},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"$ref": REF.format(model=LookView.__name__)},
+            },
+        },
+    }
+    return row(
+        "GET", "/v1/live", "followAll", "Follow all lanes and intents", "read", live.follow,
+        Success(
+            "Server-sent events named `look`, at most one a second; the first has all lanes.",
+            content={"text/event-stream": {"schema": look}},
+        ),
+        errors=LEDGER | {TooManyStreams},
+    )  # fmt: skip
+
+
+def _usage(usage: UsageRoutes) -> Operation:
+    return row(
+        "GET", "/v1/usage", "listUsage", "What was spent, by whom and for what", "read", usage.list,
+        Success("Exact sums of what ended, from the archive.", UsageList),
+        errors=LEDGER | {InvalidInput, NotAllowed}, parameters=(*USAGE_PARAMETERS, _TENANT),
+    )  # fmt: skip
+
+
+def _batches(batches: Batches) -> Operation:
+    return row(
+        "POST", "/v1/batches", "submitBatch", "Submit many intents", "submit", batches.submit,
+        Success("One result for each intent, in their order.", BatchView),
+        errors=LEDGER | {InvalidInput, QuotaUsed}, parameters=(_TENANT,), request=BatchRequest,
+    )  # fmt: skip
+
+
+def _budgets(budgets: BudgetRoutes) -> Operation:
+    key = Parameter(
+        "budget_key",
+        "query",
+        {"type": "string", "pattern": "^[A-Za-z0-9_.:@-]{1,128}$"},
+        "Show the budgets of this key in its pool instead.",
+    )
+    return row(
+        "GET", "/v1/budgets", "listBudgets", "What may be spent, and what is left", "read", budgets.list,
+        Success("Your token's, and your pools'.", BudgetList),
+        errors=LEDGER | {InvalidInput}, parameters=(key, _POOL, _TENANT),
+    )  # fmt: skip
 
 
 def _lanes(lanes: Lanes, reservations: ReservationRoutes) -> list[Operation]:
@@ -316,6 +416,37 @@ def _operating(letters: Letters, audit: Auditor) -> list[Operation]:
             "POST", f"{dead}/{{id}}/retry", "retryDead", "Deliver again", "operate", letters.retry,
             Success("The event is queued for delivery.", LetterView, 202),
             errors=LEDGER | {NotFound}, parameters=(letter,),
+        ),
+    ]  # fmt: skip
+
+
+def _sessions(sessions: SessionRoutes) -> list[Operation]:
+    id = Parameter("id", "path", {"type": "string", "minLength": 1}, "Its id.", required=True)
+    return [
+        row(
+            "POST", "/v1/sessions/codes", "offerCode", "Get a code that opens one session", "read", sessions.offer,
+            Success("It works once, within `lasts_s`.", CodeView), errors=LEDGER | {NotAllowed},
+        ),
+        row(
+            "POST", "/v1/sessions", "openSession", "Log in with a code", None, sessions.open,
+            Success("The session is open.", OpenedView, 201),
+            errors=LEDGER | {Unauthorized, QuotaUsed}, request=OpenRequest,
+        ),
+        row(
+            "GET", "/v1/sessions", "listSessions", "List open sessions", "operate", sessions.list,
+            Success("Newest first, of the token's tenant.", SessionList), errors=LEDGER,
+        ),
+        row(
+            "DELETE", "/v1/sessions/{id}", "endSession", "End a session", "operate", sessions.end,
+            Success("The session is over.", Ended), errors=LEDGER | {NotFound}, parameters=(id,),
+        ),
+        row(
+            "GET", "/v1/session", "whoami", "Read what the token allows", "read", sessions.who,
+            Success("The token or session that asks.", CallerView),
+        ),
+        row(
+            "DELETE", "/v1/session", "leave", "Log out", "read", sessions.leave,
+            Success("The session is over.", Ended), errors=LEDGER | {NotAllowed},
         ),
     ]  # fmt: skip
 

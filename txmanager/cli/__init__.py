@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError, Unavailable
+from txmanager.extras import how_to_install
 
 WRONG_SETUP = 2
 """Wrong configuration, a server that is away or refuses us: starting again changes nothing, somebody has to act."""
@@ -21,21 +21,25 @@ _COMMANDS = {
     "api": "cli.programs",
     "worker": "cli.programs",
     "sweeper": "cli.programs",
+    "archiver": "cli.programs",
     "webhooks": "cli.programs",
     "monitor": "cli.programs",
     "gateway": "cli.programs",
+    "signer": "cli.programs",
     "submit": "cli.intents",
     "show": "cli.intents",
+    "list": "cli.listing",
     "cancel": "cli.intents",
     "resolve": "cli.intents",
     "reseal": "cli.intents",
     "audit": "cli.audit",
     "watch": "cli.watch",
+    "console": "cli.console",
     "doctor": "cli.doctor",
     "bench": "cli.bench",
 }
 """Each command and the module that has it, in the order of `--help`."""
-_GROUPS = ("lanes", "mempool", "keys", "tokens", "config", "devnet")
+_GROUPS = ("lanes", "budgets", "mempool", "keys", "tokens", "config", "devnet")
 
 app = typer.Typer(
     name="txmanager",
@@ -63,11 +67,29 @@ def _options(
 
 def _mount() -> None:
     for name, module in _COMMANDS.items():
-        app.command(name)(getattr(importlib.import_module(f"txmanager.{module}"), name))
+        try:
+            app.command(name)(getattr(importlib.import_module(f"txmanager.{module}"), name))
+        except ModuleNotFoundError as error:
+            _mount_missing(name, error)
     for name in _GROUPS:
-        # A group whose parts are not installed is left out; one that fails to import is not.
-        if importlib.util.find_spec(f"{__name__}.{name}"):
+        try:
             app.add_typer(importlib.import_module(f"{__name__}.{name}").app, name=name)
+        except ModuleNotFoundError as error:
+            _mount_missing(name, error)
+
+
+def _mount_missing(name: str, error: ModuleNotFoundError) -> None:
+    """A command whose libraries are not installed is listed, and says what to install when it is called."""
+    advice = how_to_install(error.name or "")
+    if advice is None:
+        raise error
+
+    def missing() -> None:
+        raise Misconfigured(f"`txmanager {name}` cannot run: {advice}")
+
+    any_words = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    words = advice.replace("[", r"\[")  # a bracket would be read as a style
+    app.command(name, help=f"Not available: {words}", context_settings=any_words)(missing)
 
 
 _mount()
@@ -82,6 +104,12 @@ def main() -> None:
     except TxManagerError as error:
         _say(error)
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        advice = how_to_install(error.name or "")
+        if advice is None:
+            raise
+        typer.echo(f"txmanager: {advice}", err=True)
+        sys.exit(WRONG_SETUP)
     except BrokenPipeError:
         # `txmanager config show | head`: the reader has seen enough.
         sys.stderr.close()

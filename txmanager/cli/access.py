@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_manager(config: Path | None, work: Callable[[TxManager, Settings], Awaitable[T]]) -> T:
-    """Run `work` against the ledger of the configuration."""
+def with_manager(
+    config: Path | None, work: Callable[[TxManager, Settings], Awaitable[T]], *, archive: bool = False
+) -> T:
+    """Run `work` against the ledger of the configuration; with `archive`, against its archive, too."""
     settings = load(config)
     if settings.ledger.reveal_url().startswith("memory:"):
         raise InvalidSettings("ledger.url", "memory:// lives inside another process; commands need Redis or Valkey")
@@ -31,13 +33,16 @@ def with_manager(config: Path | None, work: Callable[[TxManager, Settings], Awai
     async def run() -> T:
         # Imported here: `--help` should not wait for the ledger's libraries.
         from txmanager.runtime.manager import TxManager
-        from txmanager.wiring import open_ledger, open_seals
+        from txmanager.wiring import open_archive_reader, open_ledger, open_seals
 
         ledger = await open_ledger(settings)
+        history = await open_archive_reader(settings) if archive else None
         try:
-            return await work(TxManager(ledger, seals=open_seals(settings)), settings)
+            return await work(TxManager(ledger, seals=open_seals(settings), archive=history), settings)
         finally:
             await ledger.close()
+            if history is not None:
+                await history.close()
 
     return asyncio.run(run())
 

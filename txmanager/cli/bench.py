@@ -5,16 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from txmanager.core.errors import Misconfigured
+from txmanager.core.errors import InvalidInput, Misconfigured
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def bench(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="queues: against job queues. relayer: transfers on anvil, until they are mined. "
+            "gateway: against a bare proxy and a relay with a lock."
+        ),
+    ] = "queues",
+    transfers: Annotated[int, typer.Option(min=1, help="relayer: how many.")] = 400,
+    kills: Annotated[int, typer.Option(min=0, help="relayer: how often a worker or the API is killed.")] = 0,
     jobs: Annotated[int, typer.Option(min=8, help="Jobs per sample.")] = 20_000,
     peer_jobs: Annotated[int, typer.Option(min=0, help="Jobs for each peer; 0 means as many as ours.")] = 0,
     repeats: Annotated[int, typer.Option(min=1, help="How often each figure is taken.")] = 3,
@@ -25,10 +34,20 @@ def bench(
     keep: Annotated[bool, typer.Option("--keep", help="Other parts stay as the last run measured them.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="2,000 jobs, once: whether it runs, not how fast.")] = False,
 ) -> None:
-    """Measure against other queues on this machine; writes docs/performance.md. Takes minutes to an hour."""
+    """Measure on this machine. Against other queues it writes docs/performance.md, and takes minutes to an hour."""
     if not (_ROOT / "bench" / "__main__.py").is_file():
         raise Misconfigured("`txmanager bench` needs the project's source: run it from a checkout (make bench)")
+    if what not in ("queues", "relayer", "gateway"):
+        raise InvalidInput("WHAT", f"{what!r} is not queues, relayer or gateway")
+    if what == "relayer":
+        _run("bench.relayer", "--transfers", str(transfers), "--kills", str(kills))
+    if what == "gateway":
+        _run("bench.gateway", "--repeats", str(repeats), *(["--quick"] if quick else []))
     words = ["--jobs", str(jobs), "--peer-jobs", str(peer_jobs), "--repeats", str(repeats)]
     words += ["--server", server]
     words += (["--only", only] if only else []) + (["--quick"] if quick else []) + (["--keep"] if keep else [])
-    raise typer.Exit(subprocess.run([sys.executable, "-m", "bench", *words], cwd=_ROOT, check=False).returncode)
+    _run("bench", *words)
+
+
+def _run(module: str, *words: str) -> NoReturn:
+    raise typer.Exit(subprocess.run([sys.executable, "-m", module, *words], cwd=_ROOT, check=False).returncode)

@@ -1,4 +1,4 @@
-"""`txmanager config check|show`: what is wrong with the configuration, and what it comes to. No secret is printed."""
+"""`txmanager config check|show|schema`: what is wrong with the configuration, and what it comes to, without secrets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from txmanager.cli.options import ConfigFile
 from txmanager.settings import find_file, load, problems
+from txmanager.settings.schema import build_schema
 
 app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True)
 
@@ -31,6 +32,12 @@ def check(config: ConfigFile = None) -> None:
 def show(config: ConfigFile = None) -> None:
     """Print all settings as TOML: file, environment and defaults together, secrets hidden."""
     typer.echo("\n".join(toml_lines(load(config).shown())))
+
+
+@app.command()
+def schema() -> None:
+    """Print a JSON schema of the configuration, for editors that complete and check TOML files."""
+    typer.echo(json.dumps(build_schema(), indent=2))
 
 
 def toml_lines(table: Mapping[str, object], path: tuple[str, ...] = ()) -> Iterator[str]:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from txmanager.extras import require
+
 app = typer.Typer(help="Networks that run on this machine alone.", no_args_is_help=True)
 
 
@@ -34,6 +36,7 @@ def near(
 ) -> None:
     """Run a NEAR network on this machine until Ctrl-C."""
     # Imported here: near-kit takes a second to load, and `--help` should not.
+    require("txmanager devnet near", "devnet")
     from txmanager.devnet.journal import JournalError
     from txmanager.devnet.launch import Settings, describe, run, write_credentials
     from txmanager.devnet.server import Server

@@ -15,15 +15,14 @@ from urllib.request import Request, urlopen
 import typer
 
 from txmanager.cli.access import confirm, find_record, note, operator, with_manager
+from txmanager.cli.api import ApiToken, ApiUrl, find_api
 from txmanager.cli.options import ConfigFile, Key, Pool, Tenant, Yes
 from txmanager.core.errors import InvalidInput, NotAllowed, TxManagerError, Unavailable
 from txmanager.core.models import Record
-from txmanager.settings import Settings, load
+from txmanager.settings import Settings
 
 if TYPE_CHECKING:
     from txmanager.runtime.manager import TxManager
-
-TOKEN_VARIABLE = "TXMANAGER_TOKEN"
 
 
 def submit(
@@ -32,23 +31,15 @@ def submit(
     key: Annotated[str | None, typer.Option(help="The idempotency key; some kinds derive one.")] = None,
     pool: Annotated[str | None, typer.Option(help="The pool; needed when there are several.")] = None,
     wait: Annotated[float, typer.Option(min=0, max=600, help="Seconds to wait for the outcome.")] = 30.0,
-    url: Annotated[str | None, typer.Option(help="The API.", show_default="that of the configuration")] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar=TOKEN_VARIABLE, help="Its token.", show_default="that of `txmanager up`"),
-    ] = None,
+    url: ApiUrl = None,
+    token: ApiToken = None,
     config: ConfigFile = None,
 ) -> None:
     """Submit an intent over the API and print its record. Run it again: the same key gets the same answer."""
     told: dict[str, Any] = {"kind": kind, "payload": _payload(payload)}
     if pool is not None:
         told["pool"] = pool
-    if url is None:
-        settings = load(config)
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.api.host, settings.api.host)
-        url = f"http://{host}:{settings.api.port}"
-        if token is None and config is not None and (beside := config.parent / "token").exists():
-            token = beside.read_text().strip()
+    url, token = find_api(url, token, config)
     headers = {"Content-Type": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
@@ -57,7 +48,7 @@ def submit(
     until = time.monotonic() + wait
     while True:
         left = max(0.0, until - time.monotonic())
-        status, answered, record = _post(f"{url.rstrip('/')}/v1/intents?wait={left:g}", told, headers)
+        status, answered, record = _post(f"{url}/v1/intents?wait={left:g}", told, headers)
         pause = float(answered.get("Retry-After") or 1)
         # Busy or away for a moment: the same key again, as every client may.
         if status not in (429, 503) or left <= pause:

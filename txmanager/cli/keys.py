@@ -11,7 +11,8 @@ import typer
 
 from txmanager.cli.options import ConfigFile
 from txmanager.core.chain import Chain
-from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, NotFound, Unavailable
+from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, NotAllowed, NotFound, Unavailable
+from txmanager.core.states import LaneState
 from txmanager.settings import Settings, load
 from txmanager.settings.family import AnyHeld, CallLimits, GasKeys, Held, Unit
 from txmanager.signing import Ed25519Signer, Secret, vault
@@ -75,10 +76,7 @@ def provision(
     if gas_key and allowance:
         raise InvalidInput("--allowance", "a gas key has none: its own balance (--fund) plays that part")
     gas_keys = GasKeys(lanes, _coins(fund, family.unit)) if gas_key else None
-    if receiver is None and (method or allowance):
-        raise InvalidInput("--receiver", "is required with --method and --allowance")
-    if allowance is not None and not (allowance.isascii() and allowance.isdigit()):
-        raise InvalidInput("--allowance", f"must be a whole number of {settings.family(chosen.network).unit.smallest}")
+    limits = _limits(receiver, method, allowance, family.unit)
     network, signing = settings.networks[chosen.network], chosen.model_copy(update={"keys": (signer,)})
     [(lane, key), *_] = settings.family(chosen.network).load_keys(
         key_sources(settings), chosen.network, network, signing
@@ -86,12 +84,106 @@ def provision(
     # First the file, then the chain: a key that was added is never one that nobody holds.
     names = _ensure(vault_file, chosen.account, count or 1)
     typer.echo(f"{vault_file} holds {len(names)} keys of {chosen.account}")
-    limits = None if receiver is None else (receiver, tuple(method or ()), int(allowance) if allowance else None)
     asyncio.run(_provision(settings, lane, Held(pool, signing, key), names, limits, gas_keys))
     entry = f'"vault:{vault_file}"'
     if gas_key:
         entry = f"{{ source = {entry}, gas_key = true, lanes = {lanes} }}"
     typer.echo(f"all {len(names)} are on the chain; use them with keys = [{entry}] in [pools.{pool}]")
+
+
+@app.command()
+def adopt(
+    pool: Annotated[str, typer.Argument(help="The pool that the key is to serve.")],
+    source: Annotated[str, typer.Argument(help="The key, as `keys` of the pool would name it: hsm:LABEL, box:NAME.")],
+    signer: Annotated[
+        str | None,
+        typer.Option(help="Where a full-access key of the account is that no worker uses: file:PATH, hsm:LABEL, ..."),
+    ] = None,
+    receiver: Annotated[
+        str | None, typer.Option(help="Make it a function-call key that can only call this contract.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="... and only these methods (repeat the option).")] = None,
+    allowance: Annotated[
+        str | None, typer.Option(help="... with this much for fees, in the chain's smallest unit.")
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Take a key into a pool whose secret nobody here holds: try it, put it on the chain, check it. Run it again if it
+    stops.
+
+    Nothing is routed to it before a worker has it in `keys`. docs/signers.md has the whole walk of a rotation.
+    """
+    settings = load(config)
+    chosen = settings.pools.get(pool)
+    if chosen is None:
+        raise NotFound(f"the configuration has no pool {pool!r}")
+    family = settings.family(chosen.network)
+    lane, held = _one_key(settings, pool, source)
+    limits = _limits(receiver, method, allowance, family.unit)
+    if family.add_keys is None and (signer is not None or limits is not None):
+        raise InvalidInput("--signer", f"has no meaning on {family.title}, where a key is an account of its own")
+    if family.add_keys is not None and signer is None:
+        raise InvalidInput("--signer", "is required: a full-access key of the account signs for the new one")
+    asyncio.run(_adopt(settings, lane, held, _one_key(settings, pool, signer) if signer is not None else None, limits))
+    typer.echo(f'add "{source}" to keys of [pools.{pool}] and restart the workers one by one')
+
+
+def _one_key(settings: Settings, pool: str, source: str) -> tuple[str, AnyHeld]:
+    from txmanager.wiring import key_sources
+
+    chosen = settings.pools[pool]
+    network, alone = settings.networks[chosen.network], chosen.model_copy(update={"keys": (source,)})
+    found = list(settings.family(chosen.network).load_keys(key_sources(settings), chosen.network, network, alone))
+    if len(found) != 1:
+        raise InvalidInput("source", f"{source!r} holds {len(found)} keys; name one")
+    [(lane, key)] = found
+    return lane, Held(pool, alone, key)
+
+
+def _limits(receiver: str | None, method: list[str] | None, allowance: str | None, unit: Unit) -> CallLimits | None:
+    if receiver is None and (method or allowance):
+        raise InvalidInput("--receiver", "is required with --method and --allowance")
+    if allowance is not None and not (allowance.isascii() and allowance.isdigit()):
+        raise InvalidInput("--allowance", f"must be a whole number of {unit.smallest}")
+    return None if receiver is None else (receiver, tuple(method or ()), int(allowance) if allowance else None)
+
+
+async def _adopt(
+    settings: Settings, lane: str, held: AnyHeld, by: tuple[str, AnyHeld] | None, limits: CallLimits | None
+) -> None:
+    family, network = settings.family(held.pool.network), settings.networks[held.pool.network]
+    lanes = {lane: held} if by is None else {lane: held, by[0]: by[1]}
+    chain = family.open_chain(held.pool.network, network, lanes)
+    try:
+        await chain.trial(lane)
+        typer.echo(f"{lane} signs: a trial signature was verified")
+        if by is not None and family.add_keys is not None:
+            await _check_unused(settings, by[0])
+            assert held.signer is not None
+            await family.add_keys(chain, by[0], [held.signer.public_key], limits, typer.echo)
+        await _check_unused(settings, lane, new=True)
+        if await _show(chain, held.pool_name, lane, family.unit.smallest):
+            raise NotFound(f"{lane} cannot be read on the chain; run it again")
+    finally:
+        await chain.close()
+
+
+async def _check_unused(settings: Settings, lane: str, *, new: bool = False) -> None:
+    """A key that a worker uses must not be used beside it; and a closed lane's key never serves again."""
+    from txmanager.runtime.manager import TxManager
+    from txmanager.wiring import open_ledger
+
+    opened = await open_ledger(settings)
+    try:
+        found = {one.id: one for one in await TxManager(opened).lanes()}.get(lane)
+    finally:
+        await opened.close()
+    if found is None:
+        return
+    if new and found.state is LaneState.CLOSED:
+        raise NotAllowed(f"{lane} was closed, and never opens again; make another key")
+    if not new and found.lease_ms > 0:
+        raise NotAllowed(f"{lane} is served by {found.owner}; sign with a key that no worker uses, or stop the worker")
 
 
 async def _list(settings: Settings) -> int:

@@ -95,7 +95,7 @@ def replay(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
     """Send the same bytes again after a rollback past finality; the step before rebaseline."""
 
     async def work(manager: TxManager, settings: Settings) -> None:
-        from txmanager.runtime.replay import check_replayable, send_again
+        from txmanager.runtime.care.replay import check_replayable, send_again
         from txmanager.wiring import open_lane_chain
 
         found = await find_lane(manager, lane)

@@ -11,10 +11,8 @@ import typer
 from txmanager.cli.options import ConfigFile
 from txmanager.core.admission import Mempool
 from txmanager.core.errors import InvalidInput, InvalidSettings
-from txmanager.runtime.gateway.build import limits_of
 from txmanager.settings import Settings, load
 from txmanager.settings.gateway import GatewaySettings
-from txmanager.wiring import open_mempool
 
 T = TypeVar("T")
 app = typer.Typer(help="Look into the gateway's mempools, and take transactions out.", no_args_is_help=True)
@@ -71,8 +69,12 @@ def _names(settings: Settings, network: str | None, one: bool = False) -> list[s
 
 
 def _with(settings: Settings, name: str, work: Callable[[Mempool], Awaitable[T]]) -> T:
+    # Imported here: `--help` works without the server's libraries.
+    from txmanager.runtime.gateway.build import limits_of
+    from txmanager.wiring import open_mempool
+
     told = settings.gateway or GatewaySettings()
-    if told.store == "memory" or settings.ledger.reveal_url().startswith("memory:"):
+    if told.store == "memory" or not settings.ledger.reveal_url().startswith("redis"):
         raise InvalidSettings("gateway.store", "is memory: only the gateway's own process sees it")
     family = settings.family(name)
     assert family.upstream is not None

@@ -1,13 +1,17 @@
-"""`txmanager api|worker|sweeper|webhooks|monitor|gateway`: become one of the programs, with the configuration found."""
+"""`txmanager api`, `worker` and the others: become one of the programs, with the configuration found."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+import typer
 
 from txmanager.cli.options import ConfigFile
+from txmanager.extras import require
 from txmanager.settings import CONFIG_VARIABLE, load
 
 
@@ -31,6 +35,23 @@ def webhooks(config: ConfigFile = None) -> None:
     _become("webhooks", config)
 
 
+def archiver(
+    config: ConfigFile = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Let nothing wait for an archive any more, and exit: before you remove it.")
+    ] = False,
+) -> None:
+    """Store what ended in the archive, a SQL database. One is enough, two are safe."""
+    if detach:
+        from txmanager.wiring import detach_archive
+
+        require("txmanager archiver", "server")
+        asyncio.run(detach_archive(load(config)))
+        typer.echo("no lane waits for an archive any more")
+        return
+    _become("archiver", config)
+
+
 def monitor(config: ConfigFile = None) -> None:
     """Compare lanes with their chain and raise alerts. Holds no key; one is enough, two are safe."""
     _become("monitor", config)
@@ -41,8 +62,22 @@ def gateway(config: ConfigFile = None) -> None:
     _become("gateway", config)
 
 
+def signer(
+    config: ConfigFile = None,
+    init: Annotated[bool, typer.Option("--init", help="Make the file of the day's totals, once, and exit.")] = False,
+) -> None:
+    """Hold keys for workers, and sign only what each key's own policy allows."""
+    if init:
+        from txmanager.wiring import init_signer
+
+        typer.echo(init_signer(load(config)))
+        return
+    _become("signer", config)
+
+
 def _become(program: str, config: Path | None) -> NoReturn:
     """The same process: its signals, its exit code and its output are the program's."""
+    require(f"txmanager {program}", "server")
     load(config)
     if config is not None:
         os.environ[CONFIG_VARIABLE] = str(config)

@@ -65,6 +65,8 @@ class AsyncClient:
     execute = carried_out(Calls.execute)
     get = carried_out(Calls.get)
     wait = carried_out(Calls.wait)
+    list = carried_out(Calls.list)
+    usage = carried_out(Calls.usage)
     cancel = carried_out(Calls.cancel)
     resolve = carried_out(Calls.resolve)
     lanes = carried_out(Calls.lanes)

@@ -6,6 +6,7 @@ and every other call may be repeated anyway. `Client` and `AsyncClient` only car
 
 from __future__ import annotations
 
+import builtins
 import random
 import uuid
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from txmanager.client.answers import read_json, read_problem, read_sse
 from txmanager.client.effects import Call, Open, Pause, Read, Send, Stream
 from txmanager.client.errors import IntentFailed, StillWaiting, Unreachable, refusal
 from txmanager.client.http import Reply, Request, TransportFailed
-from txmanager.client.models import Execution, Lane, Record
+from txmanager.client.models import Execution, IntentPage, Lane, Record
 
 _AGAIN = (408, 429, 502, 503, 504)
 _LONGEST_WAIT_S = 30.0
@@ -173,6 +174,21 @@ class Calls:
             if until - monotonic() <= 0:
                 raise StillWaiting(record)
 
+    def list(
+        self, /, *, pool: str | None = None, limit: int = 50, cursor: str | None = None, **filters: str
+    ) -> Call[IntentPage]:
+        """One page, newest first; `cursor` of the page before goes on. Filters are those of the API: `status`, `kind`,
+        `lane`, `key_prefix`, `hash`, `receiver`, `error`, `since`, `until`, `tenant`, `**{"metadata.order": "7"}`."""
+        query = self._in_pool(pool) | {"limit": limit, **filters} | ({"cursor": cursor} if cursor else {})
+        reply = yield from self._exchange("GET", "/v1/intents", query=query)
+        return models.page(read_json(reply))
+
+    def usage(self, /, *by: str, pool: str | None = None, **filters: str) -> Call[builtins.list[Mapping[str, Any]]]:
+        """Exact sums of what ended, by tenant, token, pool, kind or day; `since` and `until` are days."""
+        query = self._in_pool(pool) | filters | ({"by": ",".join(by)} if by else {})
+        reply = yield from self._exchange("GET", "/v1/usage", query=query)
+        return models.usage(read_json(reply))
+
     def cancel(self, key: str, *, pool: str | None = None) -> Call[Record]:
         path = f"/v1/intents/{quote(key, safe='')}/cancel"
         reply = yield from self._exchange("POST", path, query=self._in_pool(pool))
@@ -186,7 +202,7 @@ class Calls:
 
     # -- lanes
 
-    def lanes(self, *, pool: str | None = None) -> Call[list[Lane]]:
+    def lanes(self, *, pool: str | None = None) -> Call[builtins.list[Lane]]:
         reply = yield from self._exchange("GET", "/v1/lanes", query=self._in_pool(pool))
         return [models.lane(told) for told in read_json(reply)["lanes"]]
 

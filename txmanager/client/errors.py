@@ -58,7 +58,8 @@ class Refused(ClientError):
         self.kept = str(problem.get("kept", ""))
         self.do = str(problem.get("do", ""))
         self.problem = dict(problem)
-        super().__init__(f"{status} {self.code}: {self.detail} {self.kept} {self.do}".strip())
+        what = f"{status} {self.code}: {self.detail}".rstrip(". :")
+        super().__init__(f"{what}. {self.kept} {self.do}".rstrip())
 
 
 class InvalidRequest(Refused):

@@ -39,6 +39,10 @@ class Record:
     metadata: Mapping[str, Any]
     replayed: bool = field(default=False, compare=False)
     """Whether the submit that answered this met a known key."""
+    tenant: str | None = None
+    life: str | None = None
+    """Names this use of the key, for ever. In lists; and so are tenant and payload."""
+    payload: Mapping[str, Any] | None = None
 
     @property
     def final(self) -> bool:
@@ -52,6 +56,19 @@ class Record:
     def result(self) -> Any:
         """What the chain said of a final intent."""
         return None if self.outcome is None else self.outcome["result"]
+
+
+@dataclass(frozen=True, slots=True)
+class IntentPage:
+    """One page of a list, newest first."""
+
+    intents: tuple[Record, ...]
+    cursor: str | None
+    """Where the next page begins; None at the end."""
+    partial: bool
+    """It looked at enough and stopped: there may be more behind the cursor."""
+    archived: bool
+    """Whether ended intents are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,21 @@ def record(told: Any, replayed: bool = False) -> Record:
         return Record(**{**_dated(told, "created_at", "updated_at"), "attempts": attempts, "replayed": replayed})
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no record: {error}") from None
+
+
+def page(told: Any) -> IntentPage:
+    try:
+        return IntentPage(**{**told, "intents": tuple(record(one) for one in told["intents"])})
+    except (TypeError, KeyError) as error:
+        raise BadAnswer(f"what came back is no list: {error}") from None
+
+
+def usage(told: Any) -> list[Mapping[str, Any]]:
+    """Amounts as whole numbers: exact, in the chain's smallest unit."""
+    try:
+        return [{**line, "cost": int(line["cost"]), "deposits": int(line["deposits"])} for line in told["usage"]]
+    except (TypeError, KeyError, ValueError) as error:
+        raise BadAnswer(f"what came back is no usage: {error}") from None
 
 
 def event(told: Any) -> Event:

@@ -48,7 +48,8 @@ class State(StrEnum):
     PROCESSING = "processing"
     """One instance may send it now. `done` moves it on; when the holder dies, `take` grants it again."""
     UNSURE = "unsure"
-    """It was perhaps sent and must be looked up. Never purged, dropped or expired; `take` grants it again."""
+    """It was perhaps sent and must be looked up. Never purged or dropped; `take` grants it again. It expires only
+    behind a missing nonce, where nothing can be sent."""
     SENT = "sent"
     """A node took it. `observe` moves it on when its nonce is used; `reopen` makes it unsure; it expires."""
     LANDED = "landed"
@@ -85,7 +86,8 @@ class Limits:
     count_fresh_ms: int = 5_000
     """For this long after it was read, a sender's count serves `admit`."""
     quiet_ms: int = 0
-    """For this long after the store was new, or lost data, nothing is granted. `lag_ms` on a strict backend."""
+    """For this long after the store was new, or lost data, nothing is granted. On a strict backend: until a holder that
+    was forgotten has stopped, and the chain's count shows what it sent."""
     resend_ms: int = 0
     """A sent transaction that has not landed is sent again after this time; 0: never by itself."""
     strict: bool = False
@@ -187,6 +189,8 @@ class Grant:
     """How often it was granted, this time included."""
     waited_ms: int = 0
     """Since it was admitted."""
+    waiting: int = 0
+    """How many transactions of the sender wait behind it."""
 
 
 @value(frozen=True, slots=True)
@@ -408,8 +412,8 @@ class Mempool(Protocol):
         ...
 
     async def expire(self) -> Expired:
-        """End what waited gapped, or was sent and did not land, for `idle_ms`; forget old ends, dead instances and
-        senders without transactions. A bounded piece of work at each call."""
+        """End what waited behind a missing nonce, or was sent and did not land, for `idle_ms`; forget old ends, dead
+        instances and senders without transactions. A bounded piece of work at each call."""
         ...
 
     async def heartbeat(self, owner: str) -> Alive:

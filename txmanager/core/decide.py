@@ -72,6 +72,8 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
             outcome = sighting.outcome
             if outcome.tx_hash != attempt.hash or outcome.nonce != attempt.nonce:
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
+            if outcome.cost is not None and (more := _noop_cost(record, seen)):
+                outcome = replace(outcome, cost=outcome.cost + more)
             return Settle(outcome, "a hash of the intent is final")
     if seen.sightings and (hold := _disputed(record, seen, policy, now)) is not None:
         return hold
@@ -111,15 +113,18 @@ def _disputed(record: Record, seen: Observation, policy: Policy, now: int) -> Ho
 
 def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
     """Nothing of the intent can land any more: end it as it was asked to end, or sign it again."""
+    cost = _noop_cost(record, seen)
     if record.cancel_requested:
-        return Settle(Outcome(Status.CANCELLED), "cancelled, and proven dead", deaths)
+        return Settle(Outcome(Status.CANCELLED, cost=cost), "cancelled, and proven dead", deaths)
     if (doom := _doomed(record, seen)) is not None:
         if doom.cause is KillCause.OVERDUE:
             error = failure("not_included", f"{doom.why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
-            return Settle(Outcome(Status.CANCELLED, error=error), "cancelled for being late, and proven dead", deaths)
+            return Settle(
+                Outcome(Status.CANCELLED, error=error, cost=cost), "cancelled for being late, and proven dead", deaths
+            )
         code = "insufficient_funds" if doom.cause is KillCause.FUNDS else "rejected"
         error = failure(code, doom.why, new_key_helps=True)
-        return Settle(Outcome(Status.FAILED, error=error), "rejected, and proven dead", deaths)
+        return Settle(Outcome(Status.FAILED, error=error, cost=cost), "rejected, and proven dead", deaths)
     asked = record.status is Status.HELD and _verb(record) == "resign"
     if record.status is Status.HELD and not asked:
         return Wait("held: an operator decides")
@@ -129,6 +134,21 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
     if not seen.clear:
         return Wait("dead; signed again when the lane's other nonces are included or dead")
     return Resign(deaths, counted, "every attempt is proven dead")
+
+
+def _noop_cost(record: Record, seen: Observation) -> int | None:
+    """What the no-ops that killed it took; None where one may have landed and nobody says for how much. Of several at
+    one nonce only one lands."""
+    costs: dict[int, int | None] = {}
+    for attempt in record.attempts:
+        if attempt.purpose is not Purpose.NOOP or attempt.dead or attempt.name in seen.proofs:
+            continue
+        sighting = seen.sightings.get(attempt.name)
+        outcome = sighting.outcome if sighting is not None and sighting.where == "final" else None
+        cost = outcome.cost if outcome is not None else None
+        costs[attempt.nonce] = costs.get(attempt.nonce) if cost is None else cost
+    known = [cost for cost in costs.values() if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 def _decide_keyless(record: Record, attempt: Attempt, seen: Observation, policy: Policy, now: int) -> Step:

@@ -7,6 +7,7 @@ TxManagerError
 │   │   └── OwnAccountRefused   it would take over the pool's own account
 │   └── InvalidSettings     the configuration breaks the rules (exit code 2)
 ├── KeyReused               same key, other payload: the caller picks another key; nothing changed
+├── BudgetExhausted         a budget does not pay for it now: wait, ask for less, or have the budget raised
 ├── NotFound                no such intent or lane
 ├── NotAllowed              the state forbids it (cancel of a final intent, close of a busy lane, ...)
 │   └── ReservationOver     the number is not this token's any more: reserve again with a new token
@@ -28,6 +29,7 @@ TxManagerError
 ├── SignerFault             no usable signature; nothing was signed, no nonce was used
 │   ├── SignerAway          it did not answer, or asked to come back later: the lane waits and asks again
 │   ├── SignerRefused       it will not sign for us: pause the lane, ask now and then
+│   ├── TransactionRefused  its policy forbids this one transaction: the intent fails alone, unsigned
 │   └── BadSignature        its signature is not one of this key over these bytes: quarantine the lane
 ├── RolledBack              the ledger is not the one that was written to: quarantine, sign nothing
 ├── Unavailable             the ledger or the chain is away: retry the same call
@@ -80,6 +82,21 @@ class KeyReused(TxManagerError):
             "the first request stands unchanged. Use a new key for a new request."
         )
         self.key = key
+
+
+class BudgetExhausted(TxManagerError):
+    """`left` and `needs` are in the budget's own units."""
+
+    code = "budget_exhausted"
+
+    def __init__(self, budget: str, left: int, needs: int, retry_after_s: int | None, why: str = "") -> None:
+        """`retry_after_s` is None when the whole budget is smaller than this one intent."""
+        super().__init__(why or f"budget {budget} has {left} units left, and this may cost {needs}")
+        self.budget = budget
+        self.left = left
+        self.needs = needs
+        self.retry_after_s = retry_after_s
+        self.more: dict[str, object] = {"budget": budget, "left": str(left), "needs": str(needs)}
 
 
 class NotFound(TxManagerError):
@@ -228,6 +245,10 @@ class SignerAway(SignerFault):
 
 class SignerRefused(SignerFault):
     code = "signer_refused"
+
+
+class TransactionRefused(SignerFault):
+    code = "transaction_refused"
 
 
 class BadSignature(SignerFault):

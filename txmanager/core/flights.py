@@ -15,6 +15,7 @@ from txmanager.core.funds import Finding
 from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, IntentId, Purpose, Record
 from txmanager.core.states import Status
+from txmanager.core.window import Window
 
 Order = Resign | Kill | Replace
 _ON_CHAIN = ("included", "final")
@@ -46,6 +47,10 @@ class Flight:
     """Until when no better price and no no-op is asked for: the last one would have passed the cap or the balance."""
     doubt: tuple[SendReply, Finding] | None = None
     """A refusal for want of funds, and what the balance said to it."""
+    noop_at: int | None = None
+    """The nonce of a no-op that is being written ahead: whether it is recorded is not known yet."""
+    ending: bool = False
+    """Its end is being stored: a no-op that is recorded now could land after its record is gone."""
 
     def where(self, attempt: Attempt) -> Literal["unknown", "pending", "included", "final"]:
         sighting = self.sightings.get(attempt.name)
@@ -111,7 +116,8 @@ class Flight:
     def still(self, order: Order | None) -> bool:
         """Whether an order fits the record as it is now: it may have been decided before the last write."""
         if isinstance(order, Resign):
-            return all(a.dead or a.name in order.deaths for a in self.record.effects)
+            dead = all(a.dead or a.name in order.deaths for a in self.record.effects)
+            return dead and not self.record.cancel_requested  # cancelled meanwhile: it ends as it is
         return order is not None and not any(a.purpose is Purpose.NOOP for a in self.open)
 
     @property
@@ -125,6 +131,7 @@ class Flights:
     def __init__(self, policy: Policy, *, gaps_block: bool = False) -> None:
         self._policy = policy
         self._gaps_block = gaps_block
+        self.window = Window(policy.window, policy.max_window if policy.window > 1 else 1)
         self._by_id: dict[str, Flight] = {}
         self.single = 0
         """Since when the chain takes one of the account at a time (a window of 1, whatever the policy says), or 0."""
@@ -142,7 +149,7 @@ class Flights:
         return iter(self._by_id.values())
 
     def add(self, flight: Flight) -> None:
-        self._by_id[flight.record.id.text] = flight
+        self._by_id[flight.record.intent.id.text] = flight
 
     def get(self, id: IntentId) -> Flight | None:
         return self._by_id.get(id.text)
@@ -153,10 +160,13 @@ class Flights:
     def replace_all(self, flights: Iterable[Flight]) -> None:
         self._by_id = {flight.record.id.text: flight for flight in flights}
 
+    def saw_used(self, nonce: int) -> None:
+        self.used = nonce
+
     def room(self) -> int:
         """How many intents may be taken now."""
         strict = self._policy.window == 1
-        busy = over = 0
+        busy = over = held = 0
         for flight in self._by_id.values():
             if flight.record.status is _HELD:
                 if not self.blocks(flight):
@@ -165,8 +175,15 @@ class Flights:
                     return 0
             elif strict or not ((flight.reply is not None and flight.reply.reached) or flight.landed):
                 busy += 1  # the chain's nonce has not come as far as this
-        window = 1 if self.single else self._policy.window
+                held += flight.reply is not None and flight.reply.verdict.sent
+        self.window.holds(held)
+        window = 1 if self.single else self.window.size
         return max(0, min(window - busy, self._policy.max_inflight - (len(self) - over)))
+
+    def no_room(self, now: int) -> None:
+        """A node refused bytes for want of room."""
+        taken = (f.reply is not None and f.reply.verdict.sent and not f.landed for f in self._by_id.values())
+        self.window.no_room(sum(taken), now)
 
     def blocks(self, flight: Flight) -> bool:
         """Whether others have to wait for a held intent: not once its numbers are used, whatever became of it."""
@@ -196,7 +213,13 @@ class Flights:
 
     @property
     def first_waiting(self) -> Flight | None:
-        return next((f for f in self if f.dead and not f.held), None)
+        for flight in self._by_id.values():
+            # Asked at every turn of every flight: nothing is dead without a proof.
+            if not flight.proofs and flight.record.attempts and flight.record.attempts[0].proof is None:
+                continue
+            if flight.dead and not flight.held:
+                return flight
+        return None
 
     def clear_for(self, flight: Flight) -> bool:
         """Nothing else could be overtaken by a new nonce: all others are on chain, dead or held."""
@@ -221,6 +244,7 @@ class Flights:
             self._lowest = (lowest, now if self._lowest[0] >= 0 else 0)
         if self.single and now - self.single > SINGLE_FOR_MS:
             self.single = 0
+        self.window.later(now)
         return [
             (
                 flight,

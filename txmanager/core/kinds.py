@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from txmanager.core.errors import PolicyRefused
+from txmanager.core.errors import PolicyRefused, TxManagerError
 from txmanager.core.given import RAW_KEY
-from txmanager.core.models import Json
+from txmanager.core.models import Json, Record
 
 TOP_UP_KEY = "top-up:"
 """Followed by the lane and a span of time: the idempotency key of a payment to a lane that runs low."""
@@ -45,6 +45,8 @@ class Reading:
     """The effects on the pool's own account, by name: they need more than the right to submit."""
     cost: int = 0
     """What it takes from the relayer, fees included, as far as the payload alone tells: EVM at least, NEAR at worst."""
+    worst: int | None = None
+    """What it costs at worst, fees included: what budgets are charged. None where only a `max_cost` can say."""
     max_cost: int | None = None
     """What the pool lets one intent cost; noted on the intent, because prices move until it is signed."""
     refusal: PolicyRefused | None = None
@@ -73,3 +75,14 @@ class Kind:
     read: Callable[[str, Mapping[str, Json]], Reading]
     """`read(pool, payload)`; raises `InvalidInput` naming the field. What only the policy refuses is read."""
     own_path: KindPath | None = None
+
+
+def reading_of(kinds: Mapping[str, Kind], record: Record) -> Reading | None:
+    """What the payload of a record does, as far as it can be read: the rules may be others since it was accepted."""
+    kind = kinds.get(record.intent.kind)
+    if kind is None or not record.intent.payload:
+        return None
+    try:
+        return kind.read(record.id.pool, record.intent.payload)
+    except TxManagerError:
+        return None

@@ -1,8 +1,9 @@
 """The `Ledger` protocol: every durable step of an intent, each safe to repeat, each answering in words.
 
-An operation lives in one place: the *home* of an idempotency key or a *lane*. Nothing spans both; whoever needs both
-makes two awaits and survives a crash between them. Replays are recognised by natural identities (key and life, fence
-token, nonce and hash, final state), so a caller that lost a reply simply calls again.
+An operation lives in one place: the *home* of an idempotency key or a *lane*. Whoever needs both makes two awaits and
+survives a crash between them; where one store holds both, `accept` does the two steps of a new key at once. Replays are
+recognised by natural identities (key and life, fence token, nonce and hash, final state), so a caller that lost a reply
+simply calls again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Literal, Protocol
 
 from txmanager.core.alerts import Alert
 from txmanager.core.audit import Audits
+from txmanager.core.budgets import Budgets
+from txmanager.core.listing import Browsed, Mark
 from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import (
     Attempt,
@@ -29,6 +32,7 @@ from txmanager.core.models import (
 from txmanager.core.positions import START
 from txmanager.core.quotas import Charge, Quotas, Room
 from txmanager.core.reservations import Numbers, Use
+from txmanager.core.sessions import Sessions
 from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
@@ -40,6 +44,8 @@ APPEND_WITHIN_MS = 60_000
 """An append must follow its claim within this time; a tombstone outlives three of them."""
 
 TOMBSTONE_MS = 3 * APPEND_WITHIN_MS
+ACCEPT_NEEDS_RETENTION_MS = 3 * APPEND_WITHIN_MS
+"""Answers that are kept for less do not outlive every late `accept`: such a ledger claims first, and then appends."""
 SHELVED_MS = 3_600_000
 """How long a final record that could not be processed is left alone: a newer release may know what to do."""
 SWEEP_AFTER_MS = 24 * 3600 * 1000
@@ -71,7 +77,7 @@ class Claimed:
 
 @value(frozen=True, slots=True)
 class Entry:
-    """One append: the intent with the life and birth its claim gave it."""
+    """One append: the intent with the life and birth its claim gave it (with `accept`: a new life, and `born_now`)."""
 
     intent: Intent
     life: str
@@ -88,7 +94,7 @@ class Appended:
     """`appended` new · `exists` a replay · `retired` final: read the home · `stale`/`ahead` claim again ·
     `closed` move the claim · `full` come back later · `other_life` claim again · `unreserved` the number is not the
     token's (or the lane is of the other sort) · `used` the chain used the number already ·
-    `no_room` its owner has no room left in this lane."""
+    `no_room` its owner has no room left in this lane · `known` (of `accept`) the key has a home: claim it."""
 
     word: Literal[
         "appended",
@@ -102,6 +108,7 @@ class Appended:
         "unreserved",
         "used",
         "no_room",
+        "known",
     ]
     position: str = ""
     status: str = ""
@@ -212,6 +219,25 @@ class Member:
     lanes: frozenset[str]
 
 
+@value(frozen=True, slots=True)
+class Gone:
+    """A final record that was retired before an archive had it: its home has the outcome, for the retention time."""
+
+    id: IntentId
+    life: str
+    at: int
+    """When it was retired."""
+
+
+@value(frozen=True, slots=True)
+class Backlog:
+    """What an archive has to catch up with, the oldest first."""
+
+    gone: tuple[Gone, ...] = ()
+    lost: int = 0
+    """How many were dropped since the archive began, because their homes had forgotten them, too."""
+
+
 class Homes(Protocol):
     """One key, one intent: accepting, answering, and keeping what is final."""
 
@@ -220,6 +246,17 @@ class Homes(Protocol):
     async def claim(self, claims: Sequence[Claim]) -> list[Claimed]: ...
 
     async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]: ...
+
+    def born_now(self) -> int | None:
+        """The birth of what is asked of `accept` now: the store's clock, as far as it was heard. None where `accept` is
+        not to be used: homes and lanes are apart, or the clock was not heard yet."""
+        ...
+
+    async def accept(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
+        """Claim new keys and append their intents, each in one step; nothing is written unless it was `appended`. A
+        request that is older than an append may be is `stale`: an answer is kept for longer than that, so a late one
+        never begins a second life."""
+        ...
 
     async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
         """Give an open claim of a closed lane a new lane; only if life and lane are still the ones that were read."""
@@ -250,10 +287,15 @@ class Homes(Protocol):
 
     # -- final records: home, then lane
 
-    async def unretired(self, lane: str, count: int) -> list[Record]: ...
+    async def unretired(self, lane: str, count: int) -> list[Record]:
+        """Final records that may be retired. Where an archive is waited for, those that it has; and all of them once
+        more wait than it allows."""
+        ...
 
     async def retire(self, records: Sequence[Record]) -> int:
-        """Copy final records to their homes for the retention time, durably; then leave tombstones in the lane."""
+        """Copy final records to their homes for the retention time, durably; then correct their charges, durably; then
+        leave tombstones in the lane, and answer how many. Where an archive is waited for, a record that it has not
+        acknowledged stays; unless more of them wait than it allows: then it goes, and stands in the backlog."""
         ...
 
     async def shelve(self, record: IntentId, lane: str, error: str) -> None:
@@ -267,6 +309,25 @@ class Homes(Protocol):
     async def sweep(self, home: int, older_than_ms: int = SWEEP_AFTER_MS) -> int:
         """Delete claims of one home that never got a record and retire what was left; answers how many went."""
         ...
+
+
+class Archiving(Protocol):
+    """What an archive needs: ended records that wait for it, and those that could not."""
+
+    async def archive(self, lane: str, max_lag: int | None) -> None:
+        """From now on final records of the lane keep their payload and are retired after they were acknowledged; at
+        most `max_lag` wait. None: nothing waits any more, and the backlog is dropped."""
+        ...
+
+    async def unarchived(self, lane: str, count: int) -> list[Record]:
+        """Final records that were not acknowledged, with their payload where it was kept."""
+        ...
+
+    async def acknowledge(self, lane: str, records: Sequence[tuple[IntentId, str]]) -> int:
+        """An archive has these (id and life), durably. They need no payload any more, and may be retired."""
+        ...
+
+    async def backlog(self, lane: str, count: int) -> Backlog: ...
 
 
 class LaneOwner(Protocol):
@@ -368,8 +429,9 @@ class LaneRegistry(Protocol):
         on; a pause without a cause is an operator's."""
         ...
 
-    async def routes(self) -> list[Route]:
-        """The registry: every lane that was ever registered, as producers see it (briefly stale at worst)."""
+    async def routes(self, *, fresh: bool = False) -> list[Route]:
+        """The registry: every lane that was ever registered, as producers see it: briefly stale at worst, unless
+        `fresh`. Not to be changed: a ledger may answer the same list for as long as nothing changed in it."""
         ...
 
     async def lanes(self, pool: str | None = None) -> list[Lane]: ...
@@ -390,6 +452,11 @@ class LaneRegistry(Protocol):
         """Records that have attempts and no end, by nonce, as anybody may read them."""
         ...
 
+    async def browse(self, lane: str, before: Mark | None, count: int) -> Browsed:
+        """The newest records of a lane that are older than the mark: live ones, and those that ended and are not
+        retired yet. Nothing that stays in the lane during the call is left out."""
+        ...
+
     async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
         """Ask the lane's owner to compare with the chain; once for each `name`. False when there is no such lane."""
         ...
@@ -407,7 +474,7 @@ class Hints(Protocol):
         ...
 
 
-class Ledger(Homes, LaneOwner, LaneRegistry, Hints, Numbers, Audits, Quotas, Protocol):
+class Ledger(Homes, Archiving, LaneOwner, LaneRegistry, Hints, Numbers, Audits, Quotas, Sessions, Budgets, Protocol):
     """All parts, which every backend has. A store that is away raises `Unavailable`."""
 
     @property

@@ -33,7 +33,7 @@ from txmanager.core.admission import (
 from txmanager.core.mempool_book import Book, Hold, Sender, Tx
 
 PAGE = 200
-"""How much one `expire` does at most, of each kind."""
+"""How much one `expire` does at most, of each kind; and how many senders one `take` rouses."""
 
 
 @dataclass(slots=True)
@@ -50,8 +50,6 @@ class Machine:
         self.alive: dict[str, Instance] = {}
         self.quiet_until = born + limits.quiet_ms
         self.born = str(born)
-        self.doubt = 0
-        """Transactions up to this arrival may have been sent by somebody the store forgot."""
         self.seq = 0
         self.fences = 0
         self.rung = False
@@ -133,7 +131,7 @@ class Machine:
         if mine:
             told = [self._told(s, s.hold, now) for s in mine if s.hold is not None]
             return Taken(tuple(sorted(told, key=_by_fence)), next_ms=self._next_ms(now))
-        for address in [a for a, at in book.due.items() if at <= now]:
+        for _, address in sorted((at, address) for address, at in book.due.items() if at <= now)[:PAGE]:
             self._rouse(book.senders[address], now)
         grants: list[Grant] = []
         forced = 0
@@ -192,7 +190,7 @@ class Machine:
         return self._grant(s, tx, owner, call, after, now)
 
     def _grant(self, s: Sender, tx: Tx, owner: str, call: str, after: str, now: int) -> Grant:
-        again = tx.state is not State.WAITING or tx.seq <= self.doubt
+        again = tx.state is not State.WAITING or tx.seq <= self.book.doubt
         if tx.state is not State.PROCESSING:
             self.book.move(tx, State.PROCESSING, now)
         tx.tries += 1
@@ -207,9 +205,8 @@ class Machine:
     def _told(self, s: Sender, hold: Hold, now: int) -> Grant:
         tx = self.book.txs[hold.hash]
         left = max(0, hold.until - now)
-        return Grant(
-            tx.hash, s.address, tx.nonce, tx.raw, hold.fence, left, hold.again, tx.tries, max(0, hold.at - tx.at)
-        )
+        waited_ms = max(0, hold.at - tx.at)
+        return Grant(tx.hash, s.address, tx.nonce, tx.raw, hold.fence, left, hold.again, tx.tries, waited_ms, s.waiting)
 
     def _next_ms(self, now: int) -> int | None:
         book = self.book
@@ -355,9 +352,12 @@ class Machine:
         late = sorted((at, name) for name, at in book.aging.items() if at <= now)
         ended = []
         for _, name in late[:PAGE]:
-            if name in book.txs:
-                self._end(book.txs[name], "expired", now)
+            tx = book.txs.get(name)
+            if tx is not None and book.given_up(tx):
+                self._end(tx, "expired", now)
                 ended.append(name)
+            elif tx is not None:
+                book.aging[name] = now + self.limits.idle_ms
             else:
                 del book.aging[name]
                 del book.senders[name]
@@ -381,9 +381,11 @@ class Machine:
         self.rung = True
 
     def lost_data(self, now: int) -> None:
-        """The store went back in time: grants may be forgotten, so everything here may have been sent."""
+        """The store went back in time: grants may be forgotten, so everything here may have been sent. Whoever holds
+        something learns from its next heartbeat that it does not any more."""
         self.quiet_until = now + self.limits.quiet_ms
-        self.doubt = self.seq
+        self.book.doubt = self.seq
+        self.alive.clear()
 
     def totals(self, now: int) -> Totals:
         book = self.book

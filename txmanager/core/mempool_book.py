@@ -120,8 +120,10 @@ class Book:
         self.due: dict[str, int] = {}
         """When a sender wants to be looked at: its pause is over, or something is to be sent again."""
         self.aging: dict[str, int] = {}
-        """When a gapped or sent transaction expires, and when a sender without any is forgotten."""
+        """When a gapped, sent or unsure transaction expires, and when a sender without any is forgotten."""
         self.ended: OrderedDict[str, Ended] = OrderedDict()
+        self.doubt = 0
+        """Transactions up to this arrival may have been sent by somebody the store forgot."""
         self.waiting_bytes = 0
         self.kept_bytes = 0
         self.words: list[str] = []
@@ -130,6 +132,13 @@ class Book:
     @property
     def waiting(self) -> int:
         return len(self.gapped) + len(self.pending)
+
+    def given_up(self, tx: Tx) -> bool:
+        """Whether it ends when its time is over. Unsure bytes end only behind a nonce that nobody offers: others go
+        again until the chain decides."""
+        if tx.state is not State.UNSURE:
+            return True
+        return self.limits.order == "nonce" and tx.nonce > self.senders[tx.sender].run
 
     def base(self, s: Sender, now: int) -> Base:
         return Base(s.count, s.block, s.height, s.run, now - s.read_at < self.limits.count_fresh_ms)
@@ -167,6 +176,8 @@ class Book:
             self.aging[tx.hash] = tx.sent_at + self.limits.idle_ms
             if self.limits.resend_ms:
                 self.wake_at(s, now + self.limits.resend_ms)
+        elif state is State.UNSURE:
+            self.aging[tx.hash] = now + self.limits.idle_ms
         if state in SENDABLE:
             s.next = min(s.next, max(tx.nonce, s.count))
         self.words.append(tx.hash)

@@ -19,7 +19,7 @@ def refusal(book: Book, s: Sender, offer: Offer) -> Word | None:
     if offer.nonce < s.count:  # rule 4
         return "low"
     old = book.newest(s, offer.nonce)
-    if old is not None and old.state is not State.WAITING and book.limits.strict:
+    if old is not None and book.limits.strict and (old.state is not State.WAITING or old.seq <= book.doubt):
         return "low"
     if old is not None and old.price > book.limits.outbid(offer.price):  # rule 5
         return "replace_underpriced"

@@ -102,6 +102,8 @@ class Intent:
     version: int = INTENT_VERSION
     limits: Mapping[str, Json] = field(default_factory=dict)
     """What whoever accepted it allows at most, whatever the rules are later; no part of the fingerprint."""
+    token: str = ""
+    """The name of the API token that asked for it; no part of the fingerprint."""
 
 
 def new_intent(
@@ -115,6 +117,7 @@ def new_intent(
     max_age_s: int | None = None,
     metadata: Mapping[str, Json] | None = None,
     limits: Mapping[str, Json] | None = None,
+    token: str = "",
 ) -> Intent:
     """Check the caller's words and take their fingerprint. The partition key falls back to what the payload creates."""
     created = payload.get("new_account_id")
@@ -131,6 +134,7 @@ def new_intent(
         max_age_s=max_age_s,
         metadata=metadata or {},
         limits=limits or {},
+        token=token,
     )
 
 
@@ -193,6 +197,9 @@ class Outcome:
     nonce: int | None = None
     result: Mapping[str, Json] | None = None
     error: Mapping[str, Json] | None = None
+    cost: int | None = None
+    """What left the lane for it, in the chain's smallest unit: all that landed, fees included. None where the chain's
+    adapter does not say."""
 
 
 def failure(code: str, message: str, *, new_key_helps: bool, spent: str = "0", **more: Json) -> dict[str, Json]:
@@ -247,6 +254,7 @@ class Record:
             metadata=intent.metadata,
             version=intent.version,
             limits=intent.limits,
+            token=intent.token,
         )
         return Record(
             intent=bare,
@@ -327,6 +335,8 @@ class Lane:
     """Counts operator requests; a change tells the owner to read its unfinished records again."""
     check: Check = field(default_factory=Check)
     """The monitor's newest request to the owner."""
+    archive: int | None = None
+    """How many final records wait for an archive at most; None where there is none."""
 
     @property
     def id(self) -> str:

@@ -20,6 +20,8 @@ class Policy:
 
     window: int = 16
     """How many attempts may be unincluded at once; 1 also waits for finality and so keeps execution order."""
+    max_window: int = 0
+    """How far that may grow while nodes take more; not at all if it is not above `window`, or if `window` is 1."""
     max_inflight: int = 256
     """How many intents may have attempts and no end."""
     include_within_ms: int = 5_000

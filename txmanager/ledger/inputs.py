@@ -28,6 +28,11 @@ def check_retirable(records: Sequence[Record]) -> None:
             raise NotAllowed(f"intent {record.id.key!r} is {record.status}; only a final record can be retired")
 
 
+def check_one_step(offered: bool) -> None:
+    if not offered:
+        raise NotAllowed("homes and lanes of this ledger are apart; claim, and then append. Nothing was accepted.")
+
+
 def check_numbers(token: str, ttl_ms: int, *nonces: int | None) -> None:
     """What a reservation is asked with. A token is one word, perhaps behind its tenant's name."""
     tenant, space, word = token.rpartition(" ")

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
+
+import structlog
 
 from txmanager.api import build_app
 from txmanager.api.server import ApiServer
 from txmanager.core.errors import InvalidSettings
 from txmanager.programs.process import on_stop, run
+from txmanager.runtime.accept.billing import build_billing, too_small
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_desks, build_probes, open_ledger, open_seals
+from txmanager.wiring import (
+    build_desks,
+    build_probes,
+    open_archive_reader,
+    open_lane_chain,
+    open_ledger,
+    open_seals,
+)
 
 
 async def serve(settings: Settings) -> None:
@@ -22,12 +33,15 @@ async def serve(settings: Settings) -> None:
         raise contradiction
     if settings.ledger.reveal_url().startswith("memory:"):
         raise InvalidSettings("ledger.url", "memory:// is not shared between processes; the API needs Redis or Valkey")
+    archive = await open_archive_reader(settings)
     ledger = await open_ledger(settings)
     probes, close_probes = build_probes(settings)
     desks, close_desks = build_desks(settings)
-    server = ApiServer(
-        build_app(TxManager(ledger, seals=open_seals(settings)), settings, probes=probes, desks=desks), settings.api
-    )
+    for warning in too_small(settings, build_billing(settings)):
+        structlog.get_logger("api").warning(warning)
+    manager = TxManager(ledger, seals=open_seals(settings), archive=archive)
+    dry_run = manager.dry_run(partial(open_lane_chain, settings))
+    server = ApiServer(build_app(manager, settings, probes=probes, desks=desks, dry_run=dry_run), settings.api)
 
     def listening() -> None:
         print(json.dumps({"url": f"http://{settings.api.host}:{server.port}"}), flush=True)
@@ -38,7 +52,10 @@ async def serve(settings: Settings) -> None:
     finally:
         await close_probes()
         await close_desks()
+        await dry_run.close()
         await ledger.close()
+        if archive is not None:
+            await archive.close()
 
 
 def main() -> int:

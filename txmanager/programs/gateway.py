@@ -41,8 +41,8 @@ def told_by(settings: Settings) -> tuple[Settings, GatewaySettings]:
 
 async def serve(settings: Settings) -> None:
     settings, told = told_by(settings)
-    if told.store == "ledger" and settings.ledger.reveal_url().startswith("memory:"):
-        raise InvalidSettings("gateway.store", 'must be "memory" where ledger.url is memory://')
+    if told.store == "ledger" and not settings.ledger.reveal_url().startswith("redis"):
+        raise InvalidSettings("gateway.store", 'must be "memory" where ledger.url names no Redis or Valkey')
     metrics = GatewayMetrics()
     ledger = open_gateway_ledger(settings) if told.store == "ledger" else None
     lanes = OwnLanes(ledger) if ledger is not None else None

@@ -11,7 +11,7 @@ import sys
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.programs.process import on_stop, run, serve_metrics
-from txmanager.runtime.monitor import Monitor
+from txmanager.runtime.care.monitor import Monitor
 from txmanager.settings import Settings, load
 from txmanager.wiring import build_watched, open_ledger
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from txmanager.programs.process import on_stop, run
-from txmanager.runtime.sweeper import Sweeper
+from txmanager.runtime.care.sweeper import Sweeper
 from txmanager.settings import Settings, load
 from txmanager.wiring import open_ledger
 

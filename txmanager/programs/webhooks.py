@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from txmanager.programs.process import on_stop, run
-from txmanager.runtime.webhooks import Webhooks
+from txmanager.runtime.deliver.webhooks import Webhooks
 from txmanager.settings import Settings, load
 from txmanager.wiring import build_targets, open_ledger
 

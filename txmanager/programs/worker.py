@@ -10,13 +10,14 @@ import os
 import sys
 
 from txmanager.programs.process import on_stop, run, serve_metrics
-from txmanager.runtime.worker import Worker
+from txmanager.runtime.lane.worker import Worker
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_discovery, build_services, open_ledger, open_seals, timing
+from txmanager.wiring import build_discovery, build_services, open_ledger, open_seals, open_shares, timing
 
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
-    services, chains = build_services(settings)
+    shares = open_shares()
+    services, chains = build_services(settings, shares)
     ledger = await open_ledger(settings)
     discover = build_discovery(settings, chains)
     worker = Worker(
@@ -26,6 +27,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> None:
         timing=timing(settings),
         discover=discover,
         seals=open_seals(settings),
+        on_members=shares.among,
     )
     serve_metrics(settings.worker.metrics_host, metrics_port or settings.worker.metrics_port, worker.metrics.registry)
     on_stop(worker.stop)

@@ -14,24 +14,31 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from txmanager.core.archive import ArchiveReader
 from txmanager.core.audit import Audits
+from txmanager.core.budgets import Bill, Budgets
 from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger, Member
+from txmanager.core.listing import Receivers
 from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
 from txmanager.core.quotas import Charge, Quotas
 from txmanager.core.reservations import Book, Reservation
 from txmanager.core.seal import BAD_SEAL, Seals
+from txmanager.core.sessions import Sessions
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, words_of
-from txmanager.runtime.addresses import Addresses
-from txmanager.runtime.built import BUILD_WITHIN_S, KIND, Build, Builders
-from txmanager.runtime.events import EventHub
-from txmanager.runtime.nonces import Desk, Nonces
-from txmanager.runtime.producer import Producer, Submitted
-from txmanager.runtime.replay import Replay, plan_replay
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.accept.addresses import Addresses
+from txmanager.runtime.accept.built import BUILD_WITHIN_S, KIND, Build, Builders
+from txmanager.runtime.accept.dry_run import DryRun, OpenChain
+from txmanager.runtime.accept.nonces import Desk, Nonces
+from txmanager.runtime.accept.producer import Producer, Submitted
+from txmanager.runtime.care.replay import Replay, plan_replay
+from txmanager.runtime.deliver.board import Board
+from txmanager.runtime.deliver.events import EventHub
+from txmanager.runtime.history import History
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 
 _REREAD_S = 5.0
 VERBS = ("track", "settle", "kill", "resign", "fail")
@@ -45,8 +52,10 @@ class TxManager:
         *,
         timing: Timing | None = None,
         seals: Seals | None = None,
+        archive: ArchiveReader | None = None,
     ) -> None:
         self.ledger = ledger
+        self.archive = archive
         self.producer = Producer(ledger, seals=seals)
         self._seals = seals
         self._services = dict(services or {})
@@ -83,12 +92,32 @@ class TxManager:
         return self.ledger
 
     @property
+    def budgets(self) -> Budgets:
+        return self.ledger
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.ledger
+
+    @property
     def mailbox(self) -> Mailbox:
         return self.ledger.mailbox
 
     def events(self) -> EventHub:
         """Who follows intents and pools; close it at the end."""
         return EventHub(self.ledger)
+
+    def history(self, receivers: Receivers) -> History:
+        """The list of intents; `receivers` reads whom a payload acts on."""
+        return History(self.ledger, receivers, self.archive)
+
+    def board(self) -> Board:
+        """Who watches all lanes at once; close it at the end."""
+        return Board(self.ledger)
+
+    def dry_run(self, open_chain: OpenChain | None = None) -> DryRun:
+        """What acceptance would say; close it at the end."""
+        return DryRun(self.ledger, self.producer, open_chain)
 
     def nonces(self, desks: Mapping[str, Desk], patience_s: float) -> Nonces:
         return Nonces(self.ledger, self.producer, desks, patience_s)
@@ -103,10 +132,16 @@ class TxManager:
         return await self.producer.submit(intent)
 
     async def submit_many(
-        self, intents: Sequence[Intent], *, lane: str = "", charges: Sequence[Charge | None] = ()
+        self,
+        intents: Sequence[Intent],
+        *,
+        lane: str = "",
+        charges: Sequence[Charge | None] = (),
+        bills: Sequence[Bill | None] = (),
+        one_caller: bool = False,
     ) -> list[Submitted | TxManagerError]:
         """Each intent has its own result; with `lane`, new ones go to that lane of their pool and to no other."""
-        return await self.producer.submit_many(intents, lane=lane, charges=charges)
+        return await self.producer.submit_many(intents, lane=lane, charges=charges, bills=bills, one_caller=one_caller)
 
     async def replay(self, intent: Intent) -> Submitted | None:
         """What stands for its key, if that was accepted with the same payload."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import LaneRegistry
+from txmanager.core.ledger import LaneRegistry, Route
 
 FRESH_S = 2.0
 Lanes = tuple[str, ...]
@@ -19,6 +19,7 @@ class Registry:
         self._ledger = ledger
         self._fresh_s = fresh_s
         self._pools: Mapping[str, Lanes] = {}
+        self._routes: Sequence[Route] = ()
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -63,10 +64,14 @@ class Registry:
                 self._log.warning("cannot read the registry", error=str(error))
 
     async def _read(self) -> None:
-        found: dict[str, list[str]] = {}
-        for route in await self._ledger.routes():
-            found.setdefault(route.pool, []).append(route.lane)
+        routes = await self._ledger.routes()
         self._read_at = asyncio.get_running_loop().time()
+        if routes is self._routes:
+            return
+        self._routes = routes
+        found: dict[str, list[str]] = {}
+        for route in routes:
+            found.setdefault(route.pool, []).append(route.lane)
         before, now = self._pools, {pool: tuple(sorted(lanes)) for pool, lanes in found.items()}
         changed = {pool for pool in before.keys() | now.keys() if before.get(pool) != now.get(pool)}
         self._pools = {pool: lanes if pool in changed else before[pool] for pool, lanes in now.items()}

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -22,7 +22,9 @@ from txmanager.core.given import Counter
 from txmanager.core.health import Reader
 from txmanager.core.kinds import KindPath, Reading
 from txmanager.core.models import Json
+from txmanager.core.signing_policy import Effects
 from txmanager.core.upstream import Upstream
+from txmanager.extras import how_to_install
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.pools import NetworkSettings, PoolSettings
 
@@ -73,9 +75,25 @@ class Unit:
     decimals: int = 0
     low: int = 0
     """Below this a key can hardly do anything."""
+    scales: Mapping[str, int] = field(default_factory=dict)
+    """Other units that people write, and their decimals."""
+    budget: int = 1
+    """How much of the smallest unit budgets are counted in: sums of it stay below 2^53."""
 
     def words(self, amount: int) -> str:
         return f"{amount / 10**self.decimals:.2f} {self.coin}" if self.coin else f"{amount} {self.smallest}"
+
+    def parse(self, text: str) -> int:
+        """`10 NEAR`, or digits of the smallest unit; `ValueError` says what is wrong."""
+        number, _, name = text.strip().partition(" ")
+        known = {self.smallest: 0, "": 0, **self.scales, **({self.coin: self.decimals} if self.coin else {})}
+        if name not in known:
+            raise ValueError(f"{name} is not one of {', '.join(sorted(filter(None, known)))}")
+        whole, _, rest = number.partition(".")
+        rest = rest.rstrip("0")
+        if len(rest) > known[name] or not (whole + rest).isdigit() or not number.isascii():
+            raise ValueError(f"{text!r} is no whole number of {self.smallest}")
+        return int(whole + rest.ljust(known[name], "0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +125,26 @@ class Watching(Generic[N]):
     open: Callable[[str, N], OpenReader]
     pay: Callable[[str, int], tuple[str, Mapping[str, Json]]]
     """The kind and payload of a payment to a lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignerSide:
+    """For a signer process: how it reads what it is asked to sign."""
+
+    curve: Literal["ed25519", "secp256k1"]
+    digest: Callable[[bytes], bytes]
+    """What the chain checks a signature of these unsigned bytes against."""
+    read: Callable[[bytes, str], Effects]
+    """What unsigned bytes do when the key of this name signs them; `InvalidInput` for anything that is not a whole
+    transaction."""
+    actions: frozenset[str]
+    """Every action that a policy can name."""
+    usual: frozenset[str]
+    """Those that a policy allows where it names none."""
+    own_account: frozenset[str] = frozenset()
+    """Effects on the signing account that a policy can allow."""
+    names: Literal["account", "chain_id"]
+    """What of it the bytes name, so that a key is bound to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +183,8 @@ class ChainFamily(Generic[N, P]):
         | None
     ) = None
     """The same with keys of many lanes, on chains that have such."""
+    signer: SignerSide | None = None
+    """For `txmanager signer`."""
 
     @property
     def all_kinds(self) -> list[str]:
@@ -181,7 +221,9 @@ def find(name: str) -> AnyFamily:
     try:
         family = point.load()
     except Exception as error:
-        raise InvalidSettings("chain", f"{name} of {_package(point)} cannot be loaded: {error!r}") from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        why = how_to_install(missing or "") or repr(error)
+        raise InvalidSettings("chain", f"{name} of {_package(point)} cannot be loaded: {why}") from error
     if not isinstance(family, ChainFamily) or family.name != name:
         raise InvalidSettings("chain", f"{name} of {_package(point)} is no ChainFamily of that name")
     return family

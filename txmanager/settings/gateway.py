@@ -95,6 +95,7 @@ class GatewaySettings(Part):
     lag_ms: int = Field(default=6_000, ge=0)
     count_fresh_ms: int = Field(default=5_000, ge=0)
     store_timeout_ms: int = Field(default=2_000, ge=50)
+    detail: bool = False
     price_floor: Money = 0
     allow_unprotected: bool = False
     max_body_bytes: int = Field(default=2 << 20, ge=1_024)

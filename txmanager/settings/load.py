@@ -20,7 +20,7 @@ from txmanager.core.errors import InvalidSettings
 from txmanager.settings.models import Settings, family_of
 from txmanager.settings.pools import NetworkSettings, PoolSettings
 from txmanager.settings.secrets import HOW_TO_REFER, Url
-from txmanager.settings.signers import KmsSettings, Pkcs11Settings
+from txmanager.settings.signers import PROVIDERS, KmsSettings
 
 CONFIG_VARIABLE = "TXMANAGER_CONFIG"
 ENVIRONMENT_PREFIX = "TXMANAGER__"
@@ -208,7 +208,7 @@ def _fields_at(steps: Sequence[str | int], tree: Tree) -> list[str]:
         model, left = _chain_model(str(left[0]), str(left[1]), tree), left[2:]
     if len(left) > 1 and left[0] == "signers":
         provider = tree["signers"][str(left[1])].get("provider")
-        model, left = (Pkcs11Settings if provider == "pkcs11" else KmsSettings), []
+        model, left = PROVIDERS.get(str(provider), KmsSettings), left[3:] if provider in PROVIDERS else []
     inside = False
     for step in left:
         if inside:

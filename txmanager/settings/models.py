@@ -20,15 +20,22 @@ from pydantic import (
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.seal import SealMode
+from txmanager.settings.archive import ArchiveSettings
+from txmanager.settings.budgets import Budgets, budget_contradictions
 from txmanager.settings.family import AnyFamily, find, installed
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.parts import Money, Name, Names, Part
 from txmanager.settings.pools import KEY_SOURCES, NetworkSettings, PoolSettings
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
-from txmanager.settings.signers import Pkcs11Settings, SignerSettings
+from txmanager.settings.signers import Pkcs11Settings, ProcessSettings, SignerProgramSettings, SignerSettings
 
 DAY_S = 24 * 3600
-LEDGER_SCHEMES = ("memory", *(tls + form for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster")))
+DURABLE_SCHEMES = ("do+https", "do+http")
+LEDGER_SCHEMES = (
+    "memory",
+    *(tls + form for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster")),
+    *DURABLE_SCHEMES,
+)
 
 
 def _one_form(names: frozenset[str]) -> frozenset[str]:
@@ -72,7 +79,14 @@ class LedgerSettings(Part):
         if self.url.scheme not in LEDGER_SCHEMES:
             yield InvalidSettings(
                 "ledger.url",
-                "must begin with redis://, redis+sentinel:// or redis+cluster:// (rediss for TLS), or be memory://",
+                "must begin with redis://, redis+sentinel:// or redis+cluster:// (rediss for TLS), with do+https://, "
+                "or be memory://",
+            )
+        if self.url.scheme in DURABLE_SCHEMES and (not self.seal or self.seal_mode is not SealMode.REQUIRE):
+            yield InvalidSettings(
+                "ledger.seal",
+                'is needed with Durable Objects, and ledger.seal_mode = "require": whoever can write to that account '
+                "must not be able to spend",
             )
         if self.url.scheme.endswith(("+sentinel", "+cluster")) and self.durability == "fsync":
             yield InvalidSettings(
@@ -155,6 +169,8 @@ class TokenLimits(Part):
     receivers: Annotated[Names, AfterValidator(_one_form)] | None = None
     max_deposit: Money | None = None
     max_cost: Money | None = None
+    budget: Budgets = ()
+    """What all of its intents may cost together, by network."""
 
 
 class TokenSettings(Part):
@@ -261,6 +277,8 @@ class Settings(Part):
     monitor: MonitorSettings = MonitorSettings()
     api: ApiSettings = ApiSettings()
     gateway: GatewaySettings | None = None
+    archive: ArchiveSettings | None = None
+    signer: SignerProgramSettings | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -270,11 +288,17 @@ class Settings(Part):
 
     def contradictions(self) -> Iterator[InvalidSettings]:
         yield from self.ledger.contradictions()
+        if self.archive is not None:
+            yield from self.archive.contradictions()
         for name, network in self.networks.items():
             yield from network.contradictions(f"networks.{name}")
-        for name in self.signers:
+        for name, signer in self.signers.items():
             if f"{name}:" in KEY_SOURCES:
                 yield InvalidSettings(f"signers.{name}", "is the name of a key source; choose another name")
+            if isinstance(signer, ProcessSettings):
+                yield from signer.contradictions(f"signers.{name}")
+        if self.signer is not None:
+            yield from self.signer.contradictions()
         for name, pool in self.pools.items():
             if pool.network not in self.networks:
                 known = ", ".join(sorted(self.networks)) or "there is none yet"
@@ -288,8 +312,22 @@ class Settings(Part):
         yield from self.monitor.contradictions(self.networks, self.pools)
         yield from self._keyless_twice()
         yield from self.api.contradictions(self.pools)
+        yield from self._budgets()
         if self.gateway is not None:
             yield from self.gateway.contradictions(self.with_gateway(), self.networks)
+
+    def _budgets(self) -> Iterator[InvalidSettings]:
+        units = {name: self.family(name).unit for name in self.networks}
+        told = {f"api.tokens[{n}].limits.budget": token.limits.budget for n, token in enumerate(self.api.tokens)}
+        for name, pool in self.pools.items():
+            for field in ("budget", "budget_per_key"):
+                where, budgets = f"pools.{name}.policy.{field}", getattr(pool.policy, field)
+                told[where] = budgets
+                for n, one in enumerate(budgets):
+                    if one.network != pool.network:
+                        yield InvalidSettings(f"{where}[{n}].network", f"must be the pool's own, {pool.network!r}")
+        for where, budgets in told.items():
+            yield from budget_contradictions(where, budgets, self.networks, units, self.ledger.retention_s)
 
     def with_gateway(self) -> list[str]:
         """The networks that a JSON-RPC gateway can stand before."""
@@ -323,6 +361,8 @@ class Settings(Part):
         for n, secret in enumerate(self.ledger.seal or ()):
             if isinstance(secret, Reference):
                 yield f"ledger.seal[{n}]", secret
+        if self.archive is not None and isinstance(self.archive.url, Reference):
+            yield "archive.url", self.archive.url
         for name, network in self.networks.items():
             for n, rpc in enumerate(network.rpc):
                 if isinstance(rpc.url, Reference):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from txmanager.core.errors import InvalidInput
 from txmanager.core.kinds import UNLIMITED
@@ -25,7 +25,8 @@ def _name(value: str) -> str:
         raise ValueError(error.problem) from None
 
 
-Money = Annotated[int, BeforeValidator(_exact), Field(ge=0, lt=UNLIMITED)]
+_DIGITS = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+$"}]}
+Money = Annotated[int, BeforeValidator(_exact), Field(ge=0, lt=UNLIMITED), WithJsonSchema(_DIGITS)]
 Name = Annotated[str, AfterValidator(_name)]
 Names = Annotated[frozenset[str], PlainSerializer(sorted)]
 

@@ -9,6 +9,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.states import Status
+from txmanager.settings.budgets import Budgets
 from txmanager.settings.parts import Money, Name, Names, Part
 from txmanager.settings.secrets import SecretUrl, SecretWord, Url
 
@@ -27,6 +28,8 @@ class NetworkSettings(Part):
     rpc: tuple[RpcSettings, ...] = Field(min_length=1)
     agreement: int | None = Field(default=None, ge=1)
     agreement_for_done: bool = False
+    explorer: str | None = Field(default=None, pattern=r"^https?://[^\s{}]+\{hash\}[^\s{}]*$")
+    """The page of a transaction, for links of the console; `{hash}` stands for its hash."""
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
         agreement = min(2, len(self.rpc)) if self.agreement is None else self.agreement
@@ -43,9 +46,16 @@ class PolicySettings(Part):
 
     max_deposit: Money | None = None
     max_cost: Money | None = None
+    budget: Budgets = ()
+    """What all intents of the pool may cost together."""
+    budget_per_key: Budgets = ()
+    """What the intents with one `budget_key` may cost together: a caller's user or app."""
+    required_prefixes: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]{1,64}$")], ...] = ()
+    """How a `budget_key` must begin; where this is given, every intent needs one."""
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
-        return iter(())
+        if self.required_prefixes and not self.budget_per_key:
+            yield InvalidSettings(f"{where}.required_prefixes", "belongs to budget_per_key; add that or remove it")
 
 
 class WebhookSettings(Part):
@@ -120,13 +130,18 @@ class PoolSettings(Part):
     webhooks: tuple[WebhookSettings, ...] = ()
 
     @property
+    def inflight(self) -> int:
+        """How many intents of a lane may have attempts and no end."""
+        return self.max_inflight
+
+    @property
     def callers_sign(self) -> tuple[str, ...] | Literal["any"]:
         """The addresses whose keys their callers hold; a pool of such addresses signs nothing."""
         return ()
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
         yield from self.policy.contradictions(f"{where}.policy")
-        if self.window > self.max_inflight:
+        if self.window > self.inflight:
             yield InvalidSettings(f"{where}.window", f"must not exceed max_inflight, which is {self.max_inflight}")
         names = [webhook.name for webhook in self.webhooks]
         for n, webhook in enumerate(self.webhooks):

@@ -79,7 +79,7 @@ class Url:
         user, the path or the query, and it may be short."""
         parts = urlsplit(self._text)
         userinfo, at, hosts = parts.netloc.rpartition("@")
-        if parts.scheme.partition("+")[0] in ("redis", "rediss"):
+        if parts.scheme.partition("+")[0] in ("redis", "rediss", "do"):
             name, colon, _ = userinfo.partition(":")
             login = f"{name}{colon}{HIDDEN if colon else ''}{at}"
             query = re.sub(r"[^&]+", HIDDEN, parts.query)

@@ -7,15 +7,16 @@ from typing import Literal
 
 from txmanager.settings.models import Settings
 
-Program = Literal["worker", "api", "sweeper", "webhooks", "monitor", "gateway"]
+Program = Literal["worker", "api", "sweeper", "webhooks", "monitor", "gateway", "archiver"]
 PASSPHRASE_VARIABLE = "TXMANAGER_PASSPHRASE"
 """Of vaults and keystores."""
 _NEEDS: Mapping[Program, tuple[str, ...]] = {
     "worker": ("ledger.", "networks.", "signers."),
-    "api": ("ledger.", "networks."),
+    "api": ("ledger.", "networks.", "archive."),
     "monitor": ("ledger.", "networks."),
     "gateway": ("ledger.url", "ledger.password", "networks."),
     "sweeper": ("ledger.url", "ledger.password"),
+    "archiver": ("ledger.url", "ledger.password", "archive."),
     "webhooks": ("ledger.url", "ledger.password", "pools."),
 }
 """By program, the beginnings of the settings whose secrets it reads."""

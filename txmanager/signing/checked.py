@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from txmanager.core.errors import BadSignature, SignerAway, SignerFault
+from txmanager.core.errors import BadSignature, NotSigned, SignerAway, SignerFault, TransactionRefused
+from txmanager.core.models import failure
 from txmanager.signing.signer import Answer, Signer, SigningRequest
 
 Check = Callable[[bytes, bytes], bytes | None]
@@ -82,3 +83,8 @@ class CheckedSigner:
         self._kept |= signatures
         for digest in list(self._kept)[: max(0, len(self._kept) - _KEPT)]:
             del self._kept[digest]
+
+
+def not_signed(id: object, refused: TransactionRefused) -> NotSigned:
+    """The signer's policy refuses this intent's transaction: it fails alone, and the lane goes on."""
+    return NotSigned(id, failure(refused.code, f"the signer refused: {refused}", new_key_helps=True))

@@ -1,7 +1,7 @@
 """How fast one signer is asked: so many at once, so many per second; what unblocks a lane goes first.
 
-A signer that throttles is asked half as often, and a little more each second after that. The rate is this process's:
-quotas are per account, so operators divide them among their workers.
+A signer that throttles is asked half as often, and a little more each second after that. Quotas are per account, so
+the rate is divided among the workers that live; `Shares` is told how many they are.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Limiter:
     def __init__(self, max_concurrent: int, per_second: float | None = None) -> None:
         self._free = max_concurrent
         self._per_second = per_second
+        self._workers = 1
         self._brake = 1.0
         self._braked_at = 0.0
         self._next_at = 0.0
@@ -33,7 +34,11 @@ class Limiter:
             return None
         seconds = max(0.0, _now() - self._braked_at) if self._brake < 1.0 else 0.0
         grown: float = self._brake * _GROWS**seconds
-        return self._per_second * min(1.0, grown)
+        return self._per_second / self._workers * min(1.0, grown)
+
+    def share(self, workers: int) -> None:
+        """So many processes use the account's quota."""
+        self._workers = max(1, workers)
 
     def throttled(self) -> None:
         """The signer asks for less. Answers to what was asked before this do not count again for a second."""
@@ -41,7 +46,7 @@ class Limiter:
             return
         rate, most = self.rate, self._per_second
         if rate is not None and most is not None:
-            self._brake = max(_SLOWEST, rate / most / 2)
+            self._brake = max(_SLOWEST, rate * self._workers / most / 2)
         self._braked_at = _now()
 
     @asynccontextmanager
@@ -84,6 +89,24 @@ class Limiter:
     def _on_time(self) -> None:
         self._timer = None
         self._admit()
+
+
+class Shares:
+    """The limiters of one process."""
+
+    def __init__(self) -> None:
+        self._limiters: list[Limiter] = []
+        self._workers = 1
+
+    def add(self, limiter: Limiter) -> None:
+        limiter.share(self._workers)
+        self._limiters.append(limiter)
+
+    def among(self, workers: int) -> None:
+        if workers != self._workers:
+            self._workers = workers
+            for limiter in self._limiters:
+                limiter.share(workers)
 
 
 def _now() -> float:

@@ -104,7 +104,7 @@ class Pkcs11Provider:
             child.stdin.write(json.dumps(question).encode() + b"\n")
             await child.stdin.drain()
             line = await child.stdout.readline()
-        except OSError:
+        except (OSError, RuntimeError):  # uvloop's word for a pipe that is closed already
             line = b""
         if not line.endswith(b"\n"):
             await self._end()

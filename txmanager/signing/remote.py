@@ -36,10 +36,20 @@ class PublicHalf:
         return address_of(self.data)
 
 
+class Described(Protocol):
+    """A key as its provider tells it."""
+
+    @property
+    def curve(self) -> Curve: ...
+
+    @property
+    def name(self) -> str: ...
+
+
 class Provider(Protocol):
     """One connection to where keys are, shared by all of its keys."""
 
-    async def describe(self, key: str) -> PublicHalf:
+    async def describe(self, key: str) -> Described:
         """Raises `SignerAway`, `SignerRefused`, or `InvalidSettings` for a key that cannot be used here."""
         ...
 
@@ -97,10 +107,10 @@ def loads(name: str, make: Callable[[], Provider], curves: Sequence[Curve]) -> d
     return dict.fromkeys(curves, load)
 
 
-def _apart(make: Callable[[], Provider], key: str) -> PublicHalf:
+def _apart(make: Callable[[], Provider], key: str) -> Described:
     """Ask on a loop of its own, at the start of a program, whether or not one runs already."""
 
-    async def ask() -> PublicHalf:
+    async def ask() -> Described:
         provider = make()
         try:
             return await provider.describe(key)

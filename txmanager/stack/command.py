@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import secrets
 import signal
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from txmanager.console.login import login_url, open_browser
 from txmanager.core.errors import InvalidInput, Misconfigured, TxManagerError
+from txmanager.extras import require
 from txmanager.stack import NearOptions, Stack, StackOptions
 from txmanager.stack.anvil import PHRASE, spare_account
 
@@ -36,6 +39,8 @@ def up(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Your configuration: nothing embedded.")] = None,
 ) -> None:
     """Run the whole stack until Ctrl-C: store, NEAR devnet, API, workers, sweeper."""
+    if config is None:
+        require("txmanager up", "server", "near", "evm", "embedded", "devnet", "archive")
     near = None if near_rpc is None else NearOptions(near_rpc, near_network, near_account, near_keys)
     if near is None and (near_account or near_keys):
         raise InvalidInput("--near-rpc", "is missing: --near-account and --near-keys belong to a node of yours")
@@ -64,6 +69,7 @@ async def _up(options: StackOptions) -> None:
     try:
         if await _unless(stopped, stack.start()):
             _greet(stack)
+            await _open_console(stack)
             if ended := await _unless(stopped, stack.supervise()):
                 raise Misconfigured(f"{ended[0]} (the logs are in {stack.folder.path / 'logs'})")
     finally:
@@ -86,6 +92,19 @@ async def _unless(stopped: asyncio.Event, work: Coroutine[Any, Any, T]) -> tuple
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, TxManagerError):
                 await task
+
+
+async def _open_console(stack: Stack) -> None:
+    """Print where the console is, logged in; open it where somebody sits before a screen."""
+    token = None if stack.options.config is not None else stack.folder.token()
+    try:
+        address = await asyncio.to_thread(login_url, stack.url, token)
+    except TxManagerError:
+        typer.echo(f"console: {stack.url}/console  (log in with `txmanager console`)")
+        return
+    typer.echo(f"console: {address}  (works once, for a minute; later: txmanager console)")
+    if sys.stdout.isatty():
+        await asyncio.to_thread(open_browser, address)
 
 
 def _greet(stack: Stack) -> None:

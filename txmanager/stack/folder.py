@@ -128,6 +128,7 @@ def config_text(
     api_port: int,
     token: str,
     lease_s: float,
+    archive: Path,
 ) -> str:
     """The configuration of an embedded stack, in the words of the file. The ledger's place and URLs come as TOML."""
     return f"""# Written by `txmanager up`; a change here is overwritten. Copy it, then start with --config.
@@ -157,4 +158,7 @@ port = {api_port}
 name = "local"
 sha256 = "{hashlib.sha256(token.encode()).hexdigest()}"
 scopes = ["submit", "read", "operate"]
+
+[archive]
+url = {json.dumps(f"sqlite:///{archive}")}
 """

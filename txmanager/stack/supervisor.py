@@ -1,7 +1,7 @@
 """Starts the parts in order, waits until each is ready, watches them, and ends them in the reverse order.
 
-A worker, API, sweeper, monitor or webhook deliverer that dies is started again: they are made to be killed. A store or
-a network that dies ends the stack with the reason, because its data should be looked at before anything goes on.
+A worker, API, sweeper, archiver, monitor or webhook deliverer that dies is started again: they are made to be killed. A
+store or a network that dies ends the stack with the reason: its data should be looked at before anything goes on.
 """
 
 from __future__ import annotations
@@ -110,6 +110,8 @@ class Stack:
         await self._until_ready()
         # Nobody waits for these, and their start would slow the others' down.
         await self._program("sweeper", "sweeper", for_program("sweeper"))
+        if settings.archive is not None:
+            await self._program("archiver", "archiver", for_program("archiver"))
         if any(pool.webhooks for pool in settings.pools.values()):
             await self._program("webhooks", "webhooks", for_program("webhooks"))
         if any(network.chain == "evm" for network in settings.networks.values()):
@@ -157,6 +159,7 @@ class Stack:
                 api_port=self.options.port,
                 token=self.folder.token(),
                 lease_s=self.options.lease_s,
+                archive=self.folder.path / "archive.db",
             )
             + (await self._start_anvil(anvil) if anvil is not None else ""),
         )

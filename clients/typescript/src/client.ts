@@ -3,13 +3,15 @@ import { IntentFailedError, StillWaitingError } from './errors.js';
 import { exchange, type Answer, type Patience } from './exchange.js';
 import { follow } from './follow.js';
 import { encode } from './json.js';
-import { isFinal, readLane, readLanes, readRecord } from './records.js';
+import { isFinal, readLane, readLanes, readPage, readRecord } from './records.js';
 import { Transport, type Binding, type Fetch, type Outgoing } from './transport.js';
 import type {
     CallOptions,
     Execution,
     FollowOptions,
     IntentEvent,
+    IntentFilter,
+    IntentPage,
     IntentRecord,
     Kind,
     Lane,
@@ -155,6 +157,18 @@ export class TxManager {
         const { waitS = 0 } = options;
         const path = intentPath(key) + this.#query(options, waitS);
         return readRecord((await this.#exchange({ method: 'GET', path }, options, waitS)).told);
+    }
+
+    /**
+     * One page of intents, newest first; `cursor` of the page before goes on.
+     *
+     * ```ts
+     * const { intents, cursor } = await manager.list({ status: 'held', limit: 20 });
+     * ```
+     */
+    async list(filter: IntentFilter = {}, options: CallOptions = {}): Promise<IntentPage> {
+        const query = new URLSearchParams({ ...(this.#pool && { pool: this.#pool }), ...filter } as Record<string, string>);
+        return readPage((await this.#exchange({ method: 'GET', path: `/v1/intents?${query}` }, options)).told);
     }
 
     /**

@@ -15,6 +15,8 @@ export type {
     Execution,
     FollowOptions,
     IntentEvent,
+    IntentFilter,
+    IntentPage,
     IntentRecord,
     Kind,
     Lane,

@@ -1,7 +1,7 @@
 /** From what the API tells to what the client answers; anything else is a `BadAnswerError`. */
 import { BadAnswerError } from './errors.js';
 import type { components } from './generated/schema.js';
-import type { IntentEvent, IntentRecord, Lane, Status } from './types.js';
+import type { IntentEvent, IntentPage, IntentRecord, Lane, Status } from './types.js';
 
 type Schemas = components['schemas'];
 
@@ -14,6 +14,11 @@ export function readRecord(told: unknown, replayed = false): IntentRecord {
     const record = shaped(told, 'record', ['idempotency_key', 'status', 'attempts']) as Schemas['RecordView'];
     const attempts = record.attempts.map((attempt) => ({ ...attempt, nonce: digits(attempt.nonce) }));
     return { ...record, nonce: record.nonce === null ? null : digits(record.nonce), attempts, replayed };
+}
+
+export function readPage(told: unknown): IntentPage {
+    const page = shaped(told, 'list', ['intents']) as Schemas['IntentList'];
+    return { ...page, intents: page.intents.map((one) => readRecord(one)) };
 }
 
 export function readEvent(told: unknown): IntentEvent {

@@ -21,6 +21,27 @@ export type IntentRecord = Omit<Schemas['RecordView'], 'nonce' | 'attempts'> & {
     readonly replayed: boolean;
 };
 
+/** One page of a list, newest first. `cursor` is where the next one begins; null at the end. */
+export type IntentPage = Omit<Schemas['IntentList'], 'intents'> & { readonly intents: readonly IntentRecord[] };
+
+/** What a list shows; see `GET /v1/intents`. */
+export interface IntentFilter {
+    readonly pool?: string;
+    readonly status?: Status;
+    readonly kind?: string;
+    readonly lane?: string;
+    readonly key_prefix?: string;
+    readonly hash?: string;
+    readonly receiver?: string;
+    readonly error?: string;
+    readonly since?: string;
+    readonly until?: string;
+    readonly tenant?: string;
+    readonly limit?: number;
+    readonly cursor?: string | null;
+    readonly [metadata: `metadata.${string}`]: string;
+}
+
 /** One signing key and its queue. */
 export type Lane = Omit<Schemas['LaneView'], 'cursor' | 'landed'> & {
     readonly cursor: string | null;

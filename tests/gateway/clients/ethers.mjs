@@ -1,4 +1,4 @@
-// ethers 6, unmodified: `node ethers.mjs flow|errors URL KEY [HOW_MANY]` prints one JSON object.
+// ethers 6, unmodified: `node ethers.mjs flow|refusals|errors URL KEY [HOW_MANY]` prints one JSON object.
 import { JsonRpcProvider, Wallet } from "ethers";
 
 const [, , mode, url, key, many] = process.argv;
@@ -38,5 +38,18 @@ async function errors() {
   return found;
 }
 
-console.log(JSON.stringify(mode === "flow" ? await flow() : await errors()));
+// What a real gateway refuses, after `flow`.
+async function refusals() {
+  const send = async (nonce, more) => {
+    try { await wallet.sendTransaction(call(nonce, more)); return null; } catch (error) { return told(error); }
+  };
+  await wallet.sendTransaction(call(30));
+  return {
+    "nonce too low": await send(0, { value: 2n }), "already known": await send(30),
+    replacement: await send(30, { value: 2n }), funds: await send(31, { value: 10n ** 60n }),
+    intrinsic: await send(31, { gasLimit: 20_000n }),
+  };
+}
+
+console.log(JSON.stringify(await { flow, refusals, errors }[mode]()));
 process.exit(0);

@@ -1,4 +1,4 @@
-// viem 2, unmodified: `node viem.mjs flow|errors URL KEY [HOW_MANY]` prints one JSON object.
+// viem 2, unmodified: `node viem.mjs flow|refusals|errors|words URL KEY [HOW_MANY]` prints one JSON object.
 import { createPublicClient, createWalletClient, defineChain, http } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 
@@ -44,5 +44,25 @@ async function errors() {
   return found;
 }
 
-console.log(JSON.stringify(mode === "flow" ? await flow() : await errors()));
+// The words that each error class of a node is known by.
+async function words() {
+  const classes = await import("viem");
+  const named = Object.entries(classes).filter(([, one]) => one?.nodeMessage instanceof RegExp);
+  return Object.fromEntries(named.map(([name, one]) => [name, one.nodeMessage.source]));
+}
+
+// What a real gateway refuses, after `flow`.
+async function refusals() {
+  const send = async (nonce, more) => {
+    try { await wallet.sendTransaction(call(nonce, more)); return null; } catch (error) { return told(error); }
+  };
+  await wallet.sendTransaction(call(30));
+  return {
+    "nonce too low": await send(0, { value: 2n }), "already known": await send(30),
+    replacement: await send(30, { value: 2n }), funds: await send(31, { value: 10n ** 60n }),
+    intrinsic: await send(31, { gas: 20_000n }),
+  };
+}
+
+console.log(JSON.stringify(await { flow, refusals, errors, words }[mode]()));
 process.exit(0);

@@ -198,6 +198,20 @@ async def same_call_of_somebody_else_gets_nothing(stage: Stage) -> None:
     assert await stage.take(1, "you") == []
 
 
+async def take_rouses_a_bounded_number_of_senders(stage: Stage) -> None:
+    """A store that served one caller for long would look dead to all others."""
+    await stage.open(resend_ms=4_000, executors=300)
+    for n in range(201):
+        await stage.sent(f"s{n}", 0)
+    await stage.advance(4_000, "me")
+    taken = await stage.mempool.take("me", 1)
+    totals = await stage.mempool.totals()
+    assert (len(taken.grants), totals.processing, totals.unsure, totals.sent) == (1, 1, 199, 1)
+    assert taken.next_ms == 0
+    await stage.take(1)
+    assert (await stage.mempool.totals()).sent == 0
+
+
 async def resend_does_not_end_a_pause(stage: Stage) -> None:
     await stage.open(resend_ms=3_000)
     await stage.sent("a", 0)

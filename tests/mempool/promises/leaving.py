@@ -101,6 +101,35 @@ async def sent_ones_that_do_not_land_expire_from_their_first_send(stage: Stage) 
     assert (await stage.mempool.expire()).ended == (sent.hash,)
 
 
+async def unsure_ones_expire_behind_a_missing_nonce_only(stage: Stage) -> None:
+    """A reorganisation takes back a nonce that ended long ago: what follows it can never be sent."""
+    await stage.open(idle_ms=10_000)
+    first, second = await stage.sent("a", 0), await stage.sent("a", 1)
+    await stage.observe("a", 2, block="0xhigh")
+    await stage.mempool.end([End(first.hash, "final")])
+    await stage.observe("a", 0, block="0xlow", orphaned="0xhigh")
+    assert await stage.state(second) == State.UNSURE
+    head = await stage.granted("b", 0)
+    await stage.done(head, "maybe", wait_ms=60_000)
+    assert await stage.take() == [], "a nonce is missing"
+    await stage.advance(9_999, "me")
+    assert (await stage.mempool.expire()).ended == ()
+    await stage.advance(1, "me")
+    assert (await stage.mempool.expire()).ended == (second.hash,)
+    await stage.advance(20_000, "me")
+    assert (await stage.mempool.expire()).ended == ()
+    assert await stage.state(head) == State.UNSURE, "the chain decides"
+
+
+async def unsure_ones_never_expire_where_gaps_are_sent(stage: Stage) -> None:
+    await stage.open(idle_ms=1_000, order="arrival")
+    gap = await stage.granted("a", 3)
+    await stage.done(gap, "maybe", wait_ms=60_000)
+    await stage.advance(5_000, "me")
+    assert (await stage.mempool.expire()).ended == ()
+    assert await stage.state(gap) == State.UNSURE
+
+
 async def landed_ones_do_not_expire(stage: Stage) -> None:
     await stage.open(idle_ms=1_000)
     sent = await stage.sent("a", 0)

@@ -53,6 +53,8 @@ class Machine:
     """Decoding costs more than everything else: once for each bytes."""
     next_base_fee: int = GWEI
     forks: int = 0
+    room: int | None = None
+    """How many of one account the pool takes; what could be mined next always has a place."""
 
     def __post_init__(self) -> None:
         self.blocks.append(Block(0, "0x" + "00" * 32, GWEI, ()))
@@ -115,6 +117,8 @@ class Machine:
             enough = (rival.fees.max_fee * 110 // 100, rival.fees.tip * 110 // 100)
             if tx.fees.max_fee <= enough[0] or tx.fees.tip <= enough[1]:
                 raise Refusal("replacement transaction underpriced")
+        if rival is None and self.room is not None and len(mine) >= self.room and tx.nonce != next_nonce:
+            raise Refusal("txpool is full")
         mine[tx.nonce] = tx
         return tx.hash
 

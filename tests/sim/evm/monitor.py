@@ -26,10 +26,10 @@ from txmanager.core.health import Limits
 from txmanager.core.models import Purpose
 from txmanager.core.states import LaneState, Status
 from txmanager.rpc.errors import RpcError
-from txmanager.runtime.funding import TopUps
-from txmanager.runtime.monitor import Monitor, Watched
-from txmanager.runtime.monitor_metrics import MonitorMetrics
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.funding import TopUps
+from txmanager.runtime.care.monitor import Monitor, Watched
+from txmanager.runtime.care.monitor_metrics import MonitorMetrics
 
 TREASURY = LANES[2]
 LOW, TOP_UP = 10**22, 10**20

@@ -13,12 +13,14 @@ from txmanager.core import alive
 from txmanager.core.alive import Alive
 from txmanager.core.chain import NonceView
 from txmanager.core.decide import Kill, Policy, Replace, Step
+from txmanager.core.gaps import Gaps
 from txmanager.core.kills import Doom, KillCause
+from txmanager.core.lane_plan import LanePlan
 from txmanager.core.models import Lane, new_intent
-from txmanager.runtime.funding import TopUps
-from txmanager.runtime.gaps import Gaps
-from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.monitor import Monitor
+from txmanager.runtime.care.funding import TopUps
+from txmanager.runtime.care.monitor import Monitor
+from txmanager.runtime.lane.checks import Checks
+from txmanager.runtime.lane.gaps import GapFiller
 
 MUTANTS = Bugs()
 mutant, planted = MUTANTS.mutant, MUTANTS.planted
@@ -32,39 +34,39 @@ def gaps_are_never_filled() -> Sequence[Patch]:
 @mutant
 def drift_lowers_the_cursor() -> Sequence[Patch]:
     """Where the chain is behind, its count is taken for the next nonce."""
-    sound = Gaps.see
+    sound = GapFiller.see
 
-    def see(self: Gaps, view: NonceView) -> None:
+    def see(self: GapFiller, view: NonceView) -> None:
         lane = self._lane
         store = lane.context.ledger.stores[lane.id]  # type: ignore[attr-defined]
-        if store.cursor is not None and view.next_nonce < store.cursor and not len(lane.flights):
-            store.cursor = lane.cursor = view.next_nonce
+        if store.cursor is not None and view.next_nonce < store.cursor and not len(lane.plan.flights):
+            store.cursor = lane.plan.head.cursor = view.next_nonce
         sound(self, view)
 
-    return [patch.object(Gaps, "see", see)]
+    return [patch.object(GapFiller, "see", see)]
 
 
 @mutant
 def number_of_an_intent_is_filled() -> Sequence[Patch]:
     """What is in flight is not looked at: every number that the chain has not used looks empty."""
 
-    def unowned(self: Gaps, start: int) -> list[int]:
-        filled = {a.nonce for a in self.fills}
-        return [n for n in range(start, self._lane.cursor) if n not in filled]
+    def unowned(self: LanePlan, start: int) -> list[int]:
+        filled = {a.nonce for a in self.gaps.fills}
+        return [n for n in range(start, self.head.cursor) if n not in filled]
 
-    return [patch.object(Gaps, "_unowned", unowned)]
+    return [patch.object(LanePlan, "unowned", unowned)]
 
 
 @mutant
 def fill_sent_before_it_is_written_ahead() -> Sequence[Patch]:
-    async def late(self: Gaps, nonces: Sequence[int]) -> None:
+    async def late(self: GapFiller, nonces: Sequence[int]) -> None:
         lane, now = self._lane, self._lane.context.clock()
         signed = [await lane.chain.noop(lane.id, nonce, (), now) for nonce in nonces]
         await lane.chain.broadcast(lane.id, [a for a in signed if a is not None])
-        self.fills = await lane.context.ledger.fill(lane.fence, [a for a in signed if a is not None])
-        self.empty = {}
+        self._gaps.fills = await lane.context.ledger.fill(lane.fence, [a for a in signed if a is not None])
+        self._gaps.empty = {}
 
-    return [patch.object(Gaps, "fill", late)]
+    return [patch.object(GapFiller, "fill", late)]
 
 
 @mutant
@@ -136,13 +138,14 @@ def top_up_that_does_not_wait_for_the_last_one() -> Sequence[Patch]:
 @mutant
 def foreign_use_of_an_idle_lane_is_taken_over() -> Sequence[Patch]:
     """A chain beyond the cursor is followed instead of asked about."""
-    look = OwnedLane.look_at_chain
+    look = Checks.look
 
-    async def follow(self: OwnedLane) -> None:
-        view = await self.chain.nonce(self.id)
-        if view.next_nonce > self.cursor:
-            store = self.context.ledger.stores[self.id]  # type: ignore[attr-defined]
-            store.cursor = self.cursor = view.next_nonce
+    async def follow(self: Checks) -> None:
+        lane = self._lane
+        view = await lane.chain.nonce(lane.id)
+        if view.next_nonce > lane.plan.head.cursor:
+            store = lane.context.ledger.stores[lane.id]  # type: ignore[attr-defined]
+            store.cursor = lane.plan.head.cursor = view.next_nonce
         await look(self)
 
-    return [patch.object(OwnedLane, "look_at_chain", follow)]
+    return [patch.object(Checks, "look", follow)]

@@ -19,8 +19,8 @@ from txmanager.core.decide import decide as sound
 from txmanager.core.models import Attempt, Outcome, Purpose, Record
 from txmanager.core.states import Status
 from txmanager.rpc.errors import RpcError
-from txmanager.runtime import tracker as runtime_tracker
-from txmanager.runtime.sender import Sender
+from txmanager.runtime.lane import tracker as runtime_tracker
+from txmanager.runtime.lane.outbox import Outbox
 
 MUTANTS = Bugs()
 mutant, planted = MUTANTS.mutant, MUTANTS.planted
@@ -37,15 +37,15 @@ def bump_below_the_minimum() -> Sequence[Patch]:
 
 @mutant
 def replacement_sent_before_it_is_written_ahead() -> Sequence[Patch]:
-    record = Sender._record
+    record = Outbox.write_ahead
 
-    async def early(self: Sender, writes: Sequence[Any]) -> bool:
+    async def early(self: Outbox, writes: Sequence[Any], **asked: Any) -> bool:
         for write in writes:
             if write.attempt.purpose in (Purpose.REPLACE, Purpose.NOOP):
                 await self._lane.chain.broadcast(self._lane.id, [write.attempt])
-        return await record(self, writes)
+        return await record(self, writes, **asked)
 
-    return [patch.object(Sender, "_record", early)]
+    return [patch.object(Outbox, "write_ahead", early)]
 
 
 @mutant

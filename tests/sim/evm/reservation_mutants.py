@@ -11,13 +11,13 @@ from tests.sim.evm.planting import Bugs, Patch
 from txmanager.core.chain import Traits
 from txmanager.core.decide import Observation, Policy, Step, Wait
 from txmanager.core.decide import decide as sound
+from txmanager.core.keyless_plan import KeylessPlan
 from txmanager.core.models import IntentId, Purpose, Record
 from txmanager.core.reservations import Recycled, Use
+from txmanager.core.signing_plan import SigningPlan
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.lanes import LaneStore
-from txmanager.runtime import tracker as runtime_tracker
-from txmanager.runtime.keyless import KeylessSender
-from txmanager.runtime.sender import Sender
+from txmanager.runtime.lane import tracker as runtime_tracker
 
 MUTANTS = Bugs()
 mutant, planted = MUTANTS.mutant, MUTANTS.planted
@@ -131,10 +131,7 @@ def reuse_forgotten() -> Sequence[Patch]:
 @mutant
 def refused_bytes_stop_all_others() -> Sequence[Patch]:
     """A keyless lane that waits for its lowest number as a signing one does."""
-    return [
-        patch.object(KeylessSender, "_broadcast", Sender._broadcast),
-        patch.object(KeylessSender, "_turn", Sender._turn),
-    ]
+    return [patch.object(KeylessPlan, "go_on", SigningPlan.go_on), patch.object(KeylessPlan, "turn", SigningPlan.turn)]
 
 
 @mutant

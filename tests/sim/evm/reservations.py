@@ -27,8 +27,8 @@ from txmanager.core.errors import NonceConflict, NotFound, TxManagerError, Unava
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.core.reservations import Reserved, Turn, Use
 from txmanager.core.states import Status
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 
 T = TypeVar("T")
 TTL_MS = 4_000

@@ -29,11 +29,12 @@ from txmanager.core.models import Intent, LaneSpec, Purpose, new_intent
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand
 from txmanager.rpc.errors import ConnectionFailed, RateLimited, RpcError, TimedOut
-from txmanager.runtime.metrics import Metrics
-from txmanager.runtime.producer import Producer
-from txmanager.runtime.worker import Service, Timing, Worker
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.lane.metrics import Metrics
+from txmanager.runtime.lane.worker import Service, Timing, Worker
 from txmanager.signing.evm import EvmSigner
 from txmanager.signing.secret import Secret
+from txmanager.signing.signer import Signer
 
 POOL = "pool"
 EPOCH_MS = 1_700_000_000_000
@@ -116,11 +117,13 @@ class World:
         self.finality = self.rng.choice((1, 3, 4, 6))
         self.policy = Policy(
             window=self.rng.choice((1, 2, 4, 16)),
+            max_window=(steps := random.Random(f"window:{seed}")).choice((0, 0, 8, 64)),
             max_inflight=self.rng.choice((4, 16, 256)),
             include_within_ms=3_000,
             replace_after_ms=self.rng.choice((5_000, 9_000)),
         )
         self.machine = Machine(random.Random(f"machine:{seed}"))
+        self.machine.room = steps.choice((None, None, 1, 3, 6))
         for signer in SIGNERS:
             self.machine.balance[signer.address] = 10**24
         self.faults = Faults(self.plan, loop.time, lambda _: ())
@@ -133,6 +136,7 @@ class World:
             retention_ms=7 * 24 * 3_600_000,
             vouches=True,
             pause=self._pause_current,
+            one_step=self.plan.one_step,
         )
         self.owed = _Owed()
         self.lanes = LANES[: self.rng.choice((1, 2))]
@@ -288,12 +292,16 @@ class World:
     def _died(self, seat: _Seat) -> None:
         self.loop.later(0.2 + 5.0 * self.rng.random() ** 2, self._start, seat)
 
+    def keys(self) -> dict[str, Signer]:
+        """Of a worker that starts now."""
+        return dict(zip(LANES, SIGNERS, strict=True))
+
     async def _work(self, seat: _Seat, process: Process) -> None:
         rng = random.Random(f"{process.name}:{self.seed}")
         chain = EvmChain(
             CHAIN_ID,
             (),
-            dict(zip(LANES, SIGNERS, strict=True)),
+            self.keys(),
             settings=self.network,
             rpc=SimRpc(self, rng),
             agreement=self.agreement,

@@ -7,12 +7,23 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.sim.evm.planting import Bugs, Patch
-from tests.sim.mempool.world import Instance
+from txmanager.core import after_send
 from txmanager.core import mempool_rules as rules
-from txmanager.core.admission import Admitted, Alive, Count, Done, Grant, Offer, State, Word
+from txmanager.core.admission import Admitted, Alive, Count, Done, End, Grant, Offer, State, Word
+from txmanager.core.after_send import Fate
+from txmanager.core.chain import SendReply
+from txmanager.core.chain import Verdict as NodeVerdict
+from txmanager.core.errors import Unavailable
 from txmanager.core.mempool import Instance as Heard
 from txmanager.core.mempool import Machine
 from txmanager.core.mempool_book import Book, Hold, Sender, Tx
+from txmanager.runtime.gateway import dispatch
+from txmanager.runtime.gateway.dispatch import Dispatcher
+from txmanager.runtime.gateway.follow import Follower
+from txmanager.runtime.gateway.heart import Heart
+from txmanager.runtime.gateway.heart import Hold as Held
+from txmanager.runtime.gateway.intake import Intake
+from txmanager.runtime.gateway.outcomes import Lost, Outcomes
 
 MUTANTS = Bugs()
 mutant, planted = MUTANTS.mutant, MUTANTS.planted
@@ -69,13 +80,13 @@ def silence_is_forgiven_by_the_next_heartbeat() -> Sequence[Patch]:
 
     return [
         patch.object(Machine, "heartbeat", heartbeat),
-        patch.object(Instance, "may_write", lambda self, grant, called, born: True),
+        patch.object(Heart, "left_s", lambda self, hold: 60.0),
     ]
 
 
 @mutant
 def instance_sends_after_its_deadline() -> Sequence[Patch]:
-    return [patch.object(Instance, "may_write", lambda self, grant, called, born: True)]
+    return [patch.object(Heart, "left_s", lambda self, hold: 60.0)]
 
 
 @mutant
@@ -282,3 +293,136 @@ def take_over_sends_the_newest_bytes_instead() -> Sequence[Patch]:
 
     _lapsed = Machine._lapsed
     return [patch.object(Machine, "_lapsed", take_over)]
+
+
+# -- of the gateway's own parts
+
+
+@mutant
+def silent_gateway_keeps_its_grants() -> Sequence[Patch]:
+    """The heart does not notice that others may have taken over."""
+
+    def left_s(self: Heart, hold: Held) -> float:
+        return hold.until - 1.0 - self._now()
+
+    return [patch.object(Heart, "left_s", left_s)]
+
+
+@mutant
+def bytes_go_again_without_a_look_up() -> Sequence[Patch]:
+    async def look_up(self: Dispatcher, hold: Held, for_s: float) -> SendReply | None:
+        return None
+
+    return [patch.object(Dispatcher, "_look_up", look_up)]
+
+
+@mutant
+def look_up_ends_before_the_node_shows_it() -> Sequence[Patch]:
+    honest = Dispatcher._look_up
+
+    async def look_up(self: Dispatcher, hold: Held, for_s: float) -> SendReply | None:
+        return await honest(self, hold, 0.0)
+
+    return [patch.object(Dispatcher, "_look_up", look_up)]
+
+
+@mutant
+def nonce_too_low_is_always_a_refusal() -> Sequence[Patch]:
+    honest = dispatch._told
+
+    def told(fate: Fate, reply: SendReply, grant: Grant) -> tuple[Any, str]:
+        if reply.verdict is NodeVerdict.NONCE_TOO_LOW:
+            return "refuse", "nonce too low"
+        return honest(fate, reply, grant)
+
+    async def was_it_ours(self: Dispatcher, hold: Held, said: SendReply) -> SendReply:
+        return said
+
+    return [patch.object(dispatch, "_told", told), patch.object(Dispatcher, "_was_it_ours", was_it_ours)]
+
+
+@mutant
+def node_that_is_away_counts_as_taken() -> Sequence[Patch]:
+    return [patch.dict(after_send.FATES, {NodeVerdict.UNAVAILABLE: Fate.SENT})]
+
+
+@mutant
+def node_that_is_away_counts_as_a_refusal() -> Sequence[Patch]:
+    return [patch.dict(after_send.FATES, {NodeVerdict.UNAVAILABLE: Fate.REFUSE})]
+
+
+@mutant
+def dispatcher_waits_for_a_ring_only() -> Sequence[Patch]:
+    honest = Dispatcher._until_rung
+
+    async def until_rung(self: Dispatcher, timeout_s: float) -> None:
+        await honest(self, 10_000.0)
+
+    return [patch.object(Dispatcher, "_until_rung", until_rung)]
+
+
+@mutant
+def lost_bytes_are_answered_with_their_hash() -> Sequence[Patch]:
+    honest = Outcomes._look
+
+    async def look(self: Outcomes, hash: str) -> tuple[bool, str | None]:
+        try:
+            return await honest(self, hash)
+        except Lost:
+            return True, None
+
+    return [patch.object(Outcomes, "_look", look), patch.object(Outcomes, "lost", lambda self: None)]
+
+
+@mutant
+def store_that_is_away_is_taken_for_a_yes() -> Sequence[Patch]:
+    honest = Intake.admit
+
+    async def admit(self: Intake, offers: Sequence[Offer], counts: Any = None) -> list[Admitted]:
+        try:
+            return await honest(self, offers, counts)
+        except Unavailable:
+            return [Admitted("admitted", 0, True) for _ in offers]
+
+    return [patch.object(Intake, "admit", admit)]
+
+
+@mutant
+def follower_never_looks() -> Sequence[Patch]:
+    async def walk(self: Follower) -> None:
+        pass
+
+    return [patch.object(Follower, "walk", walk)]
+
+
+@mutant
+def follower_ends_what_is_not_final() -> Sequence[Patch]:
+    honest = Follower._ends
+
+    async def ends(self: Follower, landed: Sequence[tuple[str, int, str]]) -> list[End]:
+        await honest(self, landed)
+        return [End(hash, "final") for _, _, hash in landed]
+
+    return [patch.object(Follower, "_ends", ends)]
+
+
+@mutant
+def reorganisation_is_not_believed() -> Sequence[Patch]:
+    async def lower(self: Follower, *_: Any) -> None:
+        pass
+
+    return [patch.object(Follower, "_lower", lower)]
+
+
+@mutant
+def null_of_the_node_ends_a_transaction() -> Sequence[Patch]:
+    honest = Follower._judge
+
+    async def judge(self: Follower, page: Any, seen: Any) -> None:
+        out = [hash for one in page for _, hash, state in one.out if state in (State.SENT, State.UNSURE)]
+        found = await self._upstream.find(out)
+        ends = [End(h, "overtaken") for h, told in zip(out, found, strict=True) if told is not None and not told.known]
+        await self._mempool.end(ends)
+        await honest(self, page, seen)
+
+    return [patch.object(Follower, "_judge", judge)]

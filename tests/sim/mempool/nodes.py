@@ -6,11 +6,14 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from txmanager.core.admission import Count, Grant, Verdict
+from txmanager.core.chain import SendReply, Verdict
+
+FINAL_S = 30.0
+"""A block of this age is final: no reorganisation takes it back."""
 
 
 @dataclass
-class Seen:
+class Sent:
     at: float
     hash: str
     sender: str
@@ -23,34 +26,56 @@ class Node:
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
-        self.log: list[Seen] = []
-        self.landed: dict[str, float] = {}
-        """When each hash was executed."""
-        self.count: Counter[str] = Counter()
-        self.history: list[tuple[float, str]] = []
+        self.log: list[Sent] = []
+        self.chain: list[tuple[float, str, str]] = []
+        """When, whose and which transaction each block executed."""
         self.struck: Counter[str] = Counter()
         self.lag_s = 0.0
+        self.blocks = ["0xb0"]
+        """Hashes by height, each new: also those that come after a reorganisation."""
         self.forks = 0
         self.orphans: set[str] = set()
 
+    # -- reading, `lag_s` late
+
+    def visible(self, now: float) -> int:
+        """The height that a reader sees: a block is one transaction."""
+        height = len(self.chain)
+        while height and self.chain[height - 1][0] > now - self.lag_s:
+            height -= 1
+        return height
+
+    def block(self, height: int) -> str:
+        return self.blocks[height]
+
+    def count(self, sender: str, height: int | None = None) -> int:
+        return sum(who == sender for _, who, _ in self.chain[:height])
+
+    def pending(self, sender: str, height: int) -> int | None:
+        return None
+
+    def final(self, now: float) -> int:
+        return sum(at <= now - FINAL_S for at, _, _ in self.chain)
+
+    def where(self, hash: str, height: int) -> int | None:
+        """The height of the block it is in, among those below `height`."""
+        return next((n + 1 for n, (_, _, one) in enumerate(self.chain[:height]) if one == hash), None)
+
+    def waits(self, hash: str) -> bool:
+        """It is in the node's own pool."""
+        return False
+
+    @property
+    def landed(self) -> set[str]:
+        return {hash for _, _, hash in self.chain}
+
+    # -- sending
+
     def execute(self, at: float, hash: str, sender: str) -> None:
-        self.landed[hash] = at
-        self.count[sender] += 1
-        self.history.append((at, sender))
+        self.chain.append((at, sender, hash))
+        self.blocks.append(f"0xf{self.forks}b{len(self.chain)}")
 
-    def read(self, now: float, sender: str, *, lag: bool = True) -> Count:
-        seen_at = now - (self.lag_s if lag else 0)
-        height = sum(at <= seen_at for at, _ in self.history)
-        count = sum(at <= seen_at and who == sender for at, who in self.history)
-        return Count(count, f"0xf{self.forks}b{height}", height)
-
-    def knows(self, now: float, hash: str) -> bool:
-        return hash in self.landed and self.landed[hash] <= now - self.lag_s
-
-    def canonical(self, block: str) -> bool:
-        return block not in self.orphans
-
-    def send(self, now: float, grant: Grant) -> tuple[Verdict, bool]:
+    def send(self, now: float, sender: str, nonce: int, hash: str) -> tuple[SendReply, bool]:
         """What comes of the bytes, and whether the caller hears of it."""
         raise NotImplementedError
 
@@ -59,33 +84,35 @@ class StrictNode(Node):
     def __init__(self, dice: random.Random) -> None:
         super().__init__(dice)
         self.lag_s = dice.uniform(2, 5)
-        self.charged: list[Seen] = []
-        self.repeats: list[Seen] = []
+        self.charged: list[Sent] = []
+        self.repeats: list[Sent] = []
 
-    def send(self, now: float, grant: Grant) -> tuple[Verdict, bool]:
-        seen = Seen(now, grant.hash, grant.sender, grant.nonce, "sent")
-        self.log.append(seen)
-        if grant.hash in self.landed:
-            seen.verdict = "repeat"
-            self.repeats.append(seen)
-            return "maybe", True
-        if self.count[grant.sender] != grant.nonce:
-            seen.verdict = "wrong nonce"
-            self.charged.append(seen)
-            return "retry", True
+    def send(self, now: float, sender: str, nonce: int, hash: str) -> tuple[SendReply, bool]:
+        sent = Sent(now, hash, sender, nonce, "sent")
+        self.log.append(sent)
+        count = self.count(sender)
+        if hash in self.landed:
+            sent.verdict = "repeat"
+            self.repeats.append(sent)
+            return SendReply(Verdict.NONCE_TOO_LOW, "nonce too low"), True
+        if count != nonce:
+            sent.verdict = "wrong nonce"
+            self.charged.append(sent)
+            verdict = Verdict.NONCE_TOO_LOW if nonce < count else Verdict.NONCE_GAP
+            return SendReply(verdict, "wrong nonce"), True
         chance = self.dice.random()
         if chance < 0.05:
             self.struck["refused"] += 1
-            seen.verdict = "refuse"
-            return "refuse", True
+            sent.verdict = "refuse"
+            return SendReply(Verdict.PERMANENT, "execution reverted"), True
         if chance < 0.1:
             self.struck["busy"] += 1
-            seen.verdict = "maybe"
-            return "maybe", True  # away: nothing was taken, and the caller cannot know
-        self.execute(now, grant.hash, grant.sender)
+            sent.verdict = "maybe"
+            return SendReply(Verdict.UNAVAILABLE, "no answer"), True  # nothing was taken, and the caller cannot know
+        self.execute(now, hash, sender)
         heard = self.dice.random() > 0.1
         self.struck["unheard"] += not heard
-        return "sent", heard
+        return SendReply(Verdict.ACCEPTED), heard
 
 
 class PoolNode(Node):
@@ -93,16 +120,30 @@ class PoolNode(Node):
         super().__init__(dice)
         self.pool: dict[tuple[str, int], str] = {}
 
-    def send(self, now: float, grant: Grant) -> tuple[Verdict, bool]:
-        self.log.append(Seen(now, grant.hash, grant.sender, grant.nonce, "sent"))
-        if grant.nonce < self.count[grant.sender]:
-            return ("sent" if grant.hash in self.landed else "maybe"), True
-        self.pool[grant.sender, grant.nonce] = grant.hash
-        return "sent", self.dice.random() > 0.1
+    def pending(self, sender: str, height: int) -> int | None:
+        nonce = self.count(sender, height)
+        while (sender, nonce) in self.pool:
+            nonce += 1
+        return nonce
+
+    def waits(self, hash: str) -> bool:
+        return hash in self.pool.values()
+
+    def send(self, now: float, sender: str, nonce: int, hash: str) -> tuple[SendReply, bool]:
+        self.log.append(Sent(now, hash, sender, nonce, "sent"))
+        if hash in self.landed or self.waits(hash):
+            return SendReply(Verdict.ALREADY_KNOWN), True
+        if nonce < self.count(sender):
+            return SendReply(Verdict.NONCE_TOO_LOW, "nonce too low"), True
+        self.pool[sender, nonce] = hash
+        return SendReply(Verdict.ACCEPTED), self.dice.random() > 0.1
 
     def mine(self, now: float) -> None:
         for sender, nonce in sorted(self.pool):
-            if nonce == self.count[sender] and self.dice.random() < 0.7:
+            count = self.count(sender)
+            if nonce < count:
+                del self.pool[sender, nonce]
+            elif nonce == count and self.dice.random() < 0.7:
                 self.execute(now, self.pool.pop((sender, nonce)), sender)
 
     def restart(self) -> None:
@@ -110,18 +151,10 @@ class PoolNode(Node):
         self.pool.clear()
 
     def reorg(self, now: float) -> None:
-        """The last executed transaction is not any more; the node may have forgotten it."""
-        if not self.history:
+        """The last executed transaction is not any more, and the node has forgotten it."""
+        if self.final(now) == len(self.chain):
             return
         self.struck["reorg"] += 1
-        at, sender = self.history.pop()
-        self.orphans |= {f"0xf{self.forks}b{h}" for h in range(len(self.history) + 1, len(self.history) + 9)}
-        self.orphans |= {f"0xf{self.forks}b{len(self.history) + 1}"}
+        self.orphans.add(self.blocks.pop())
+        self.chain.pop()
         self.forks += 1
-        self.count[sender] -= 1
-        [hash] = [h for h, when in self.landed.items() if when == at and self._sender.get(h) == sender][-1:] or [""]
-        self.landed.pop(hash, None)
-
-    @property
-    def _sender(self) -> dict[str, str]:
-        return {seen.hash: seen.sender for seen in self.log}

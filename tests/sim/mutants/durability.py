@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -11,38 +12,38 @@ from tests.sim.mutants.registry import Patch, mutant
 from txmanager.core.ledger import WriteAhead
 from txmanager.core.models import Fence, Record
 from txmanager.ledger.memory import ledger as memory_ledger
-from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.sender import Sender
+from txmanager.runtime.lane.checks import Checks
+from txmanager.runtime.lane.outbox import Outbox
 
 
 @mutant("a rolled-back ledger is trusted: what it forgot is signed again")
 def resign_after_a_roll_back() -> Sequence[Patch]:
-    original = OwnedLane._check_history
+    original = Checks.history
 
-    async def trust(self: OwnedLane, lane: Any, remembered: Any) -> None:
-        self.context.ledger.vouches = True  # type: ignore[misc]
+    async def trust(self: Checks, lane: Any, remembered: Any) -> None:
+        self._lane.context.ledger.vouches = True  # type: ignore[misc]
         await original(self, lane, remembered)
 
-    return [patch.object(OwnedLane, "_check_history", trust)]
+    return [patch.object(Checks, "history", trust)]
 
 
 @mutant("an owner whose lease lapsed vouches for a rolled-back ledger by what it remembers")
 def former_owner_vouches() -> Sequence[Patch]:
     known: dict[tuple[int, str], Any] = {}
-    record, check = Sender._record, OwnedLane._check_history
+    record, check = Outbox.write_ahead, Checks.history
 
-    async def remember(self: Sender, writes: Sequence[WriteAhead]) -> bool:
-        done = await record(self, writes)
+    async def remember(self: Outbox, writes: Sequence[WriteAhead], **asked: Any) -> bool:
+        done = await record(self, writes, **asked)
         lane = self._lane
         if done:
-            lane.signed_upto = writes[-1].position
-        known[id(lane.context), lane.id] = lane.footing
+            lane.plan.head.signed_upto = writes[-1].position
+        known[id(lane.context), lane.id] = replace(lane.plan.head)
         return done
 
-    async def recall(self: OwnedLane, lane: Any, footing: Any) -> None:
-        await check(self, lane, footing or known.get((id(self.context), self.id)))
+    async def recall(self: Checks, lane: Any, footing: Any) -> None:
+        await check(self, lane, footing or known.get((id(self._lane.context), self._lane.id)))
 
-    return [patch.object(Sender, "_record", remember), patch.object(OwnedLane, "_check_history", recall)]
+    return [patch.object(Outbox, "write_ahead", remember), patch.object(Checks, "history", recall)]
 
 
 @mutant("a caller is told 'cancelled' by a server that no replica follows")

@@ -10,17 +10,19 @@ from unittest.mock import patch
 
 from tests.sim.mutants.registry import Patch, deciding_instead, mutant
 from txmanager.core import decide as deciding
+from txmanager.core import signing_plan
 from txmanager.core.chain import SendReply
 from txmanager.core.decide import Observation, Step, Wait
 from txmanager.core.flights import Flight
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState
 from txmanager.core.stops import StopCause
-from txmanager.runtime import sender as runtime_sender
-from txmanager.runtime import tracker as runtime_tracker
-from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.sender import Sender
-from txmanager.runtime.worker import Worker
+from txmanager.core.write_head import WriteHead
+from txmanager.runtime.lane import tracker as runtime_tracker
+from txmanager.runtime.lane.owner import OwnedLane
+from txmanager.runtime.lane.requests import Requests
+from txmanager.runtime.lane.sender import Sender
+from txmanager.runtime.lane.worker import Worker
 
 
 @mutant("a worker whose lane ended by itself during a renewal dies of it")
@@ -63,7 +65,7 @@ def noop_waits_for_its_own_resign() -> Sequence[Patch]:
     turn = Sender._turn
 
     async def patient(self: Sender) -> bool:
-        solo = self._solo
+        solo = self._lane.plan.solo
         if solo is None or solo.order is None:
             return await turn(self)
         order, solo.order = solo.order, None
@@ -88,18 +90,18 @@ def cursor_moved_is_tried_again() -> Sequence[Patch]:
 
 @mutant("what a roll-back put in flight again is not looked at by the owner that vouched for it")
 def rolled_back_flights_are_not_tracked() -> Sequence[Patch]:
-    apply_requests = OwnedLane.apply_requests
+    apply = Requests.apply
 
-    async def unheard(self: OwnedLane) -> None:
-        with patch.object(self.flying, "set"):
-            await apply_requests(self)
+    async def unheard(self: Requests) -> None:
+        with patch.object(self._lane.flying, "set"):
+            await apply(self)
 
-    return [patch.object(OwnedLane, "apply_requests", unheard)]
+    return [patch.object(Requests, "apply", unheard)]
 
 
 @mutant("a re-sign whose probe got no answer counts as refused: newer intents follow it")
 def no_answer_is_a_refusal() -> Sequence[Patch]:
-    return [patch.object(runtime_sender, "NO_WORD", ())]
+    return [patch.object(signing_plan, "NO_WORD", ())]
 
 
 @mutant("an owner whose lane is closed under it takes the refusal for a fault of its own")
@@ -132,7 +134,7 @@ def late_word_counts_for_the_resign() -> Sequence[Patch]:
 
 @mutant("an owner takes the cursor that its own late request moved for a stranger's doing")
 def late_copy_is_taken_for_a_stranger() -> Sequence[Patch]:
-    async def never(self: Sender) -> bool:
-        return False
-
-    return [patch.object(Sender, "_moved_it_ourselves", never), patch.object(OwnedLane, "_own", lambda *_: None)]
+    return [
+        patch.object(WriteHead, "follow", lambda *_: False),
+        patch.object(WriteHead, "own", lambda *_: None),
+    ]

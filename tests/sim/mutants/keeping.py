@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from tests.sim.ledger import SimLedger
@@ -12,6 +12,7 @@ from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry
 from txmanager.core.models import Record
 from txmanager.core.states import LaneState, Status
+from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.homes import Home, Homes
 from txmanager.ledger.memory.lanes import LaneStore
 
@@ -67,15 +68,45 @@ def append_twice() -> Sequence[Patch]:
 
 @mutant("a caller is told 'accepted' although nothing was appended")
 def accepted_before_it_is_durable() -> Sequence[Patch]:
-    original = SimLedger.append
+    def hasty(name: str) -> Patch:
+        original = getattr(SimLedger, name)
 
-    async def append(self: SimLedger, lane: str, entries: Sequence[Entry]) -> list[Appended]:
-        try:
-            return await original(self, lane, entries)
-        except TxManagerError:
-            return [Appended("appended", "1-0", "queued", 1, 1) for _ in entries]
+        async def step(self: SimLedger, lane: str, entries: Sequence[Entry]) -> list[Appended]:
+            try:
+                return cast("list[Appended]", await original(self, lane, entries))
+            except TxManagerError:
+                return [Appended("appended", "1-0", "queued", 1, 1) for _ in entries]
 
-    return [patch.object(SimLedger, "append", append)]
+        return patch.object(SimLedger, name, step)
+
+    return [hasty("append"), hasty("accept")]
+
+
+@mutant("a new key is accepted at once without a look at its home")
+def accepts_a_known_key() -> Sequence[Patch]:
+    original = MemoryLedger._accept
+
+    def accept(self: MemoryLedger, lane: str, entry: Entry, now: int) -> Appended:
+        known = self.homes._homes.pop(entry.intent.id, None)
+        answer = original(self, lane, entry, now)
+        if known is not None:
+            self.homes._homes[entry.intent.id] = known
+        return answer
+
+    return [patch.object(MemoryLedger, "_accept", accept)]
+
+
+@mutant("a key that is accepted at once leaves no claim")
+def accepted_without_a_claim() -> Sequence[Patch]:
+    original = MemoryLedger._accept
+
+    def accept(self: MemoryLedger, lane: str, entry: Entry, now: int) -> Appended:
+        answer = original(self, lane, entry, now)
+        if answer.word == "appended":
+            self.homes._homes.pop(entry.intent.id)
+        return answer
+
+    return [patch.object(MemoryLedger, "_accept", accept)]
 
 
 @mutant("a retired record leaves no tombstone: a late append starts it again")

@@ -14,8 +14,8 @@ from txmanager.core.models import IntentId, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
-from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.producer import Producer
+from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.lane.checks import Checks
 
 
 @mutant("a claim whose lane was closed is never moved to another lane")
@@ -78,10 +78,10 @@ def held_intent_signs_itself_again() -> Sequence[Patch]:
 
 @mutant("whoever takes a lane over does not compare its cursor with the chain")
 def no_chain_check_at_a_take_over() -> Sequence[Patch]:
-    async def trusting(self: OwnedLane) -> None:
+    async def trusting(self: Checks) -> None:
         return None
 
-    return [patch.object(OwnedLane, "_check_chain", trusting)]
+    return [patch.object(Checks, "take_over", trusting)]
 
 
 @mutant("the ledger takes first attempts of a lane that was paused after they were taken")

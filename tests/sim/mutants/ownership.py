@@ -12,9 +12,9 @@ from txmanager.core.errors import Fenced
 from txmanager.core.ledger import Lease
 from txmanager.core.models import Fence
 from txmanager.ledger.memory.lanes import LaneStore
-from txmanager.runtime.lane import LeaseLapsed, OwnedLane
-from txmanager.runtime.sender import Sender
-from txmanager.runtime.worker import Worker
+from txmanager.runtime.lane.outbox import Outbox
+from txmanager.runtime.lane.owner import LeaseLapsed, OwnedLane
+from txmanager.runtime.lane.worker import Worker
 
 
 def _unfenced(operation: str) -> Patch:
@@ -70,9 +70,9 @@ def lease_without_a_new_fence() -> Sequence[Patch]:
 
 @mutant("the lease of a lane whose loop ended is renewed for ever")
 def lease_renewed_by_a_dead_loop() -> Sequence[Patch]:
-    broadcast = Sender._broadcast
+    broadcast = Outbox._broadcast
 
-    async def die(self: Sender, batch: Sequence[Any]) -> int:
+    async def die(self: Outbox, batch: Sequence[Any]) -> int:
         if (taken := await broadcast(self, batch)) < len(batch):
             raise LeaseLapsed("the loop of this lane ends")
         return taken
@@ -80,4 +80,4 @@ def lease_renewed_by_a_dead_loop() -> Sequence[Patch]:
     async def keep(self: Worker, lane: OwnedLane) -> None:
         return None
 
-    return [patch.object(Sender, "_broadcast", die), patch.object(Worker, "_release", keep)]
+    return [patch.object(Outbox, "_broadcast", die), patch.object(Worker, "_release", keep)]

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from txmanager.core import decide as deciding
 from txmanager.core.decide import Observation, Step
 from txmanager.core.models import Record
-from txmanager.runtime import tracker as runtime_tracker
+from txmanager.runtime.lane import tracker as runtime_tracker
 
 Patch = AbstractContextManager[Any]
 

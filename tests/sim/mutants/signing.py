@@ -14,21 +14,22 @@ from txmanager.core.decide import Observation, Resign, Step
 from txmanager.core.flights import Flight, Flights
 from txmanager.core.ledger import Taken, WriteAhead
 from txmanager.core.models import Fence, Record
+from txmanager.core.signing_plan import SigningPlan
 from txmanager.core.states import Status
 from txmanager.ledger.memory.lanes import LaneStore
-from txmanager.runtime.lane import OwnedLane
-from txmanager.runtime.sender import Sender
+from txmanager.runtime.lane.outbox import Outbox
+from txmanager.runtime.lane.owner import OwnedLane
 
 
 @mutant("bytes are sent before they are written ahead")
 def broadcast_before_write_ahead() -> Sequence[Patch]:
-    original = Sender._record
+    original = Outbox.write_ahead
 
-    async def record(self: Sender, writes: Sequence[WriteAhead]) -> bool:
+    async def record(self: Outbox, writes: Sequence[WriteAhead], **asked: Any) -> bool:
         await self._lane.chain.broadcast(self._lane.id, [w.attempt for w in writes])
-        return await original(self, writes)
+        return await original(self, writes, **asked)
 
-    return [patch.object(Sender, "_record", record)]
+    return [patch.object(Outbox, "write_ahead", record)]
 
 
 @mutant("a time-out of a send is taken for a failure: signed again")
@@ -82,19 +83,19 @@ def nonce_from_the_chain() -> Sequence[Patch]:
 
     async def recover(self: OwnedLane) -> None:
         await original(self)
-        if self.stored.cursor is not None:
-            self.cursor = (await self.retry_while_leased(lambda: self.chain.nonce(self.id))).next_nonce
+        if self.plan.stored.cursor is not None:
+            cursor = (await self.retry_while_leased(lambda: self.chain.nonce(self.id))).next_nonce
             store = self.context.ledger.stores[self.id]  # type: ignore[attr-defined]
-            store.cursor = self.cursor
+            store.cursor = self.plan.head.cursor = cursor
 
     return [patch.object(OwnedLane, "recover", recover)]
 
 
 @mutant("the nonce of a send that failed is used again for another intent")
 def recycle_after_send_error() -> Sequence[Patch]:
-    original = Sender._broadcast
+    original = Outbox._broadcast
 
-    async def broadcast(self: Sender, batch: Sequence[Any]) -> int:
+    async def broadcast(self: Outbox, batch: Sequence[Any]) -> int:
         taken = await original(self, batch)
         if taken < len(batch):
             flight, attempt = batch[-1]
@@ -102,14 +103,14 @@ def recycle_after_send_error() -> Sequence[Patch]:
             record = store.records.get(flight.record.id)
             if record is not None and len(record.attempts) == 1 and store.cursor == attempt.nonce + 1:
                 store.records[record.id] = replace(record, attempts=(), status=Status.QUEUED)
-                store.cursor = self._lane.cursor = attempt.nonce
+                store.cursor = self._lane.plan.head.cursor = attempt.nonce
                 earlier = [r.position for r in store.records.values() if r.attempts]
-                store.signed_upto = self._lane.signed_upto = max(earlier, default="0-0")
-                self._lane.flights.remove(record.id)
+                store.signed_upto = self._lane.plan.head.signed_upto = max(earlier, default="0-0")
+                self._lane.plan.flights.remove(record.id)
                 self._lane.wake()
         return taken
 
-    return [patch.object(Sender, "_broadcast", broadcast)]
+    return [patch.object(Outbox, "_broadcast", broadcast)]
 
 
 @mutant("a slot of the window is free as soon as its bytes are sent")
@@ -132,13 +133,13 @@ def overtakes_the_innocent() -> Sequence[Patch]:
 
 @mutant("newer intents follow a re-sign at once")
 def resign_followed_by_newer_ones() -> Sequence[Patch]:
-    drop = Sender._drop_resolved
+    drop = SigningPlan.drop_resolved
 
-    def forget(self: Sender) -> None:
+    def forget(self: SigningPlan) -> None:
         drop(self)
-        self._solo = None
+        self.solo = None
 
-    return [patch.object(Sender, "_drop_resolved", forget), patch.object(Flights, "waiting", False)]
+    return [patch.object(SigningPlan, "drop_resolved", forget), patch.object(Flights, "waiting", False)]
 
 
 @mutant("the queue is taken newest first")

@@ -50,7 +50,7 @@ from txmanager.core.chain import (
     Unpriced,
     Verdict,
 )
-from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs, Unavailable
+from txmanager.core.errors import InvalidInput, InvalidSettings, Misconfigured, NotOurs, TransactionRefused, Unavailable
 from txmanager.core.funds import Cost, Funds, Purse
 from txmanager.core.given import Quote
 from txmanager.core.models import INTENT_VERSION, Attempt, Intent, Purpose
@@ -58,7 +58,7 @@ from txmanager.rpc.endpoint import Endpoint
 from txmanager.rpc.errors import RpcError, RpcFailure
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
-from txmanager.signing.checked import CheckedSigner
+from txmanager.signing.checked import CheckedSigner, not_signed
 from txmanager.signing.evm import check_secp256k1, keccak256
 from txmanager.signing.signer import Signer, instant
 from txmanager.signing.trial import trial_request
@@ -171,7 +171,10 @@ class EvmChain:
             body = ready.body
             assert isinstance(body, Body)
             jobs.append((nonce, capped(price_for(market, base_fee, body.type), body.max_fee_limit), body))
-        signed = await self._sign(lane, jobs)
+        try:
+            signed = await self._sign(lane, jobs)
+        except TransactionRefused as refused:
+            raise not_signed(prepared[0].intent.id, refused) from None
         return [_attempt(job, one, purpose, now) for job, one in zip(jobs, signed, strict=False)]
 
     def instant(self, lane: str) -> bool:
@@ -193,8 +196,7 @@ class EvmChain:
         if fees is None:
             return None
         job = (told.nonce, fees if told.body.type >= DYNAMIC else Fees(fees.max_fee, fees.max_fee), told.body)
-        [signed] = await self._sign(lane, [job], urgent=True)
-        return _attempt(job, signed, Purpose.REPLACE, _later(now, previous))
+        return await self._sign_over(lane, job, Purpose.REPLACE, _later(now, previous))
 
     async def noop(self, lane: str, nonce: int, previous: Sequence[Attempt], now: int) -> Attempt | None:
         named = self._lane(lane)
@@ -203,8 +205,7 @@ class EvmChain:
             return None
         body = Body(bytes.fromhex(named.address[2:]), 0, b"", await self._noop_gas(named))
         job = (nonce, fees, body)
-        [signed] = await self._sign(lane, [job], urgent=True)
-        return _attempt(job, signed, Purpose.NOOP, _later(now, previous))
+        return await self._sign_over(lane, job, Purpose.NOOP, _later(now, previous))
 
     async def broadcast(self, lane: str, attempts: Sequence[Attempt]) -> list[SendReply]:
         replies = await self._broadcaster.send(lane, attempts)
@@ -304,6 +305,15 @@ class EvmChain:
         unsigned = [encode(self.chain_id, nonce, fees, body) for nonce, fees, body in jobs]
         signatures = await signer.sign([one.request(urgent=urgent) for one in unsigned])
         return [one.assemble(signature) for one, signature in zip(unsigned, signatures, strict=False)]
+
+    async def _sign_over(self, lane: str, job: tuple[int, Fees, Body], purpose: Purpose, now: int) -> Attempt | None:
+        """A replacement or a no-op. One that the signer's policy refuses has no price that would do."""
+        try:
+            [signed] = await self._sign(lane, [job], urgent=True)
+        except TransactionRefused as refused:
+            _log.error("the signer refuses", lane=lane, purpose=purpose, why=str(refused))
+            return None
+        return _attempt(job, signed, purpose, now)
 
     async def _check_chain_id(self) -> None:
         """A node of another chain would refuse every signature, and intents must not pay for a wrong URL. Beside a

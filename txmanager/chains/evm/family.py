@@ -16,6 +16,7 @@ from txmanager.chains.evm.network import EvmNetwork, preset
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read
 from txmanager.chains.evm.settings import EvmNetworkSettings, EvmPoolSettings
+from txmanager.chains.evm.unsigned import SIGNER_SIDE
 from txmanager.chains.evm.upstream import EvmUpstream
 from txmanager.chains.panel import origin
 from txmanager.core.chain import Chain
@@ -93,9 +94,11 @@ def lane_policy(network: EvmNetworkSettings, pool: EvmPoolSettings) -> Policy:
             max_result_bytes=pool.max_result_bytes,
             keep_final_ms=int(pool.keep_final_bytes_s * 1000),
         )
+    start, most = pool.windows if facts.window > 1 else (1, 1)
     return Policy(
-        window=min(pool.window, facts.window),
-        max_inflight=pool.max_inflight,
+        window=start,
+        max_window=most,
+        max_inflight=pool.inflight,
         include_within_ms=int(facts.resend_after_s * 1000),
         replace_after_ms=int((policy.bump_after_s or facts.replace_after_s) * 1000),
         cancel_after_ms=None if policy.cancel_after_s is None else int(policy.cancel_after_s * 1000),
@@ -110,7 +113,8 @@ def lane_policy(network: EvmNetworkSettings, pool: EvmPoolSettings) -> Policy:
 def reading(network: EvmNetworkSettings | None, pool: EvmPoolSettings | None) -> ReadPayload:
     if pool is None:
         return read
-    return partial(read, max_value=pool.policy.max_deposit, max_cost=pool.policy.max_cost)
+    most = facts_of(network).max_fee if network is not None else None
+    return partial(read, max_value=pool.policy.max_deposit, max_cost=pool.policy.max_cost, max_fee=most)
 
 
 def describe(network: EvmNetworkSettings, told: Any) -> Finding:
@@ -149,7 +153,7 @@ def open_upstream(name: str, network: EvmNetworkSettings, gateway: GatewaySettin
 FAMILY = ChainFamily(
     name="evm",
     title="EVM",
-    unit=Unit("wei"),
+    unit=Unit("wei", scales={"gwei": 9, "ether": 18, "ETH": 18}, budget=10**9),
     network=EvmNetworkSettings,
     pool=EvmPoolSettings,
     kinds=KINDS,
@@ -163,4 +167,5 @@ FAMILY = ChainFamily(
     numbers=Numbers(RAW_KIND, open_counter, adopt),
     watching=Watching(open_reader, pay),
     upstream=open_upstream,
+    signer=SIGNER_SIDE,
 )

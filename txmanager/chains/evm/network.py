@@ -18,7 +18,8 @@ Finality = int | Literal["finalized", "safe"]
 @dataclass(frozen=True, slots=True)
 class EvmNetwork:
     window: int = 16
-    """The most consecutive nonces in flight: pools hold 16 executable ones of an account. 1 without a mempool."""
+    """How many consecutive nonces may be in flight before nodes showed that they take more: a full pool still holds
+    16 executable ones of an account. 1 without a mempool: strictly one at a time."""
     finality: Finality = "finalized"
     """The tag whose block must include it, or how many blocks must (1: included is final)."""
     min_tip: int = 0

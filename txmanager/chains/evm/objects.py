@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import rlp  # type: ignore[import-untyped]
-
+from txmanager.chains.evm.encoding import decoded
 from txmanager.chains.evm.transaction import ACCESS_LIST, LEGACY, SET_CODE, read_raw
 from txmanager.signing.evm import keccak256
 
@@ -15,11 +14,12 @@ def pending_object(raw: bytes, sender: str) -> dict[str, Any]:
     told = read_raw(raw)
     body, fees = told.body, told.fees
     kind = body.type
-    parts: list[Any] = rlp.decode(raw if kind == LEGACY else raw[1:])
+    parts: Any = decoded(raw if kind == LEGACY else raw[1:])
     v, r, s = (int.from_bytes(part, "big") for part in parts[-3:])
     shown: dict[str, Any] = {
         "blockHash": None,
         "blockNumber": None,
+        "blockTimestamp": None,
         "from": sender,
         "gas": hex(body.gas),
         "gasPrice": hex(fees.max_fee),

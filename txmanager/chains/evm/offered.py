@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import rlp  # type: ignore[import-untyped]
-
+from txmanager.chains.evm.encoding import encoded
 from txmanager.chains.evm.intents import MAX_INIT_CODE
-from txmanager.chains.evm.raw import chain_and_parity, intrinsic_gas, parts_of, recover
-from txmanager.chains.evm.transaction import LEGACY, SET_CODE, Read, read_raw
+from txmanager.chains.evm.raw import chain_and_parity, intrinsic_gas, parts_of, recover, signing_digest
+from txmanager.chains.evm.transaction import LEGACY, SET_CODE, Read, read_parts
 from txmanager.core.errors import InvalidInput
 from txmanager.core.given import Given
 from txmanager.core.upstream import NotTaken
@@ -42,8 +41,8 @@ def read_offered(text: object, rules: Rules) -> Given:
         raise NotTaken("transaction type not supported")
     try:
         kind, parts = parts_of(raw)
-        told = read_raw(raw)
-    except (InvalidInput, IndexError) as error:
+        told = read_parts(kind, parts)
+    except (InvalidInput, IndexError, ValueError, TypeError) as error:
         raise NotTaken(f"rlp: invalid transaction: {_problem(error)}", malformed=True) from None
     body = told.body
     if len(body.to) not in (0, 20):
@@ -107,16 +106,12 @@ def _check_form(raw: bytes, told: Read, rules: Rules) -> None:
 def _signer(kind: int, parts: list[Any], unprotected: bool, rules: Rules) -> tuple[str, int]:
     try:
         if unprotected:
-            digest = keccak256(rlp.encode(list(parts[:-3])))
+            digest = keccak256(encoded(parts[:-3]))
             return recover(parts, digest, int.from_bytes(parts[-3], "big") - 27), rules.chain_id
         chain_id, parity = chain_and_parity(kind, parts)
         if chain_id != rules.chain_id:
             raise NotTaken(f"invalid sender: invalid chain id for signer: have {chain_id} want {rules.chain_id}")
-        if kind == LEGACY:
-            digest = keccak256(rlp.encode([*parts[:-3], chain_id, 0, 0]))
-        else:
-            digest = keccak256(bytes((kind,)) + rlp.encode(list(parts[:-3])))
-        return recover(parts, digest, parity), chain_id
+        return recover(parts, signing_digest(kind, parts, chain_id), parity), chain_id
     except InvalidInput:
         raise NotTaken("invalid sender: invalid transaction v, r, s values") from None
 
@@ -128,4 +123,4 @@ def _check_cost(told: Read) -> None:
 
 
 def _problem(error: Exception) -> str:
-    return error.problem if isinstance(error, InvalidInput) else "too short"
+    return error.problem if isinstance(error, InvalidInput) else "a part has a wrong form"

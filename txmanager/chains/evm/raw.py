@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import rlp  # type: ignore[import-untyped]
 from coincurve import PublicKey
 
+from txmanager.chains.evm.encoding import big_endian, decoded, encoded
 from txmanager.chains.evm.intents import MAX_DATA, MAX_INIT_CODE
 from txmanager.chains.evm.names import LaneId
 from txmanager.chains.evm.transaction import ACCESS_LIST, DYNAMIC, LEGACY, SET_CODE, Body, Read, read_raw
@@ -33,6 +33,7 @@ _NUMBERS = {
     SET_CODE: (0, 1, 2, 3, 4, 6),
 }
 """Which parts are numbers, beside the signature's three."""
+_LISTS = {LEGACY: (), ACCESS_LIST: (7,), DYNAMIC: (8,), SET_CODE: (8, 9)}
 _MOST = 2 * (MAX_DATA + 1024)
 
 
@@ -87,15 +88,16 @@ def parts_of(raw: bytes) -> tuple[int, list[Any]]:
         raise InvalidInput(FIELD, f"is of type {kind}; types 0, 1, 2 and 4 are taken")
     payload = raw if kind == LEGACY else raw[1:]
     try:
-        parts = rlp.decode(payload)
-        same = rlp.encode(parts) == payload
-    except (rlp.DecodingError, rlp.EncodingError, ValueError, TypeError):
+        parts = decoded(payload)
+    except ValueError:
         raise InvalidInput(FIELD, "is not a signed transaction of type 0, 1, 2 or 4") from None
-    if not same or not isinstance(parts, list) or len(parts) != _LENGTHS[kind]:
+    if not isinstance(parts, list) or len(parts) != _LENGTHS[kind]:
         raise InvalidInput(FIELD, f"is not a signed transaction of type {kind}; sign it before it is sent")
+    if [n for n, part in enumerate(parts) if isinstance(part, list)] != list(_LISTS[kind]):
+        raise InvalidInput(FIELD, "has a list where bytes belong, or bytes where a list belongs")
     for position in (*_NUMBERS[kind], -3, -2, -1):
         part = parts[position]
-        if not isinstance(part, bytes) or len(part) > 32 or part[:1] == b"\0":
+        if len(part) > 32 or part[:1] == b"\0":
             raise InvalidInput(FIELD, "has a number that is not in its shortest form; no node takes it")
     return kind, parts
 
@@ -112,11 +114,14 @@ def chain_and_parity(kind: int, parts: Sequence[Any]) -> tuple[int, int]:
 
 
 def _sender(kind: int, parts: Sequence[Any], chain_id: int, parity: int) -> str:
+    return recover(parts, signing_digest(kind, parts, chain_id), parity)
+
+
+def signing_digest(kind: int, parts: Sequence[Any], chain_id: int) -> bytes:
+    """What was signed; a legacy transaction names its chain in it (EIP-155)."""
     if kind == LEGACY:
-        digest = keccak256(rlp.encode([*parts[:-3], chain_id, 0, 0]))
-    else:
-        digest = keccak256(bytes((kind,)) + rlp.encode(list(parts[:-3])))
-    return recover(parts, digest, parity)
+        return keccak256(encoded([*parts[:-3], big_endian(chain_id), b"", b""]))
+    return keccak256(bytes((kind,)) + encoded(parts[:-3]))
 
 
 def recover(parts: Sequence[Any], digest: bytes, parity: int) -> str:

@@ -12,8 +12,6 @@ from txmanager.core.errors import InvalidSettings
 from txmanager.settings.parts import Money, Part
 from txmanager.settings.pools import KeylessPoolSettings, NetworkSettings, PolicySettings
 
-WINDOW = 16
-
 
 def _finality(value: str | int) -> str | int:
     if value != "finalized" and (isinstance(value, str) or value < 1):
@@ -66,10 +64,30 @@ class EvmPoolSettings(KeylessPoolSettings):
     keep_final_bytes_s: float = Field(default=3600.0, ge=0, le=7 * 86_400)
     """For how long signed bytes are kept after they were final: what `lanes replay` can send again."""
     policy: EvmPolicySettings = EvmPolicySettings()
+    max_window: int = Field(default=1_024, ge=1, le=10_000)
+    """How far the window grows by itself while nodes take more; `window` alone is fixed."""
+
+    @property
+    def windows(self) -> tuple[int, int]:
+        """Where the window begins, and how far it may grow."""
+        fixed = "window" in self.model_fields_set and "max_window" not in self.model_fields_set
+        return min(self.window, self.max_window), self.window if fixed else self.max_window
+
+    @property
+    def inflight(self) -> int:
+        """Room for what waits for finality behind a whole window, unless the configuration says how much."""
+        if "max_inflight" in self.model_fields_set:
+            return self.max_inflight
+        return max(self.max_inflight, 2 * self.windows[1])
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
         if self.account is not None:
             yield InvalidSettings(f"{where}.account", "must not be set: an EVM key is its own address")
-        if self.window > WINDOW:
-            yield InvalidSettings(f"{where}.window", f"must be at most {WINDOW}: nodes hold no more of an account")
+        set_here = self.model_fields_set
+        if {"window", "max_window"} <= set_here and self.max_window < self.window:
+            yield InvalidSettings(f"{where}.max_window", f"must not be below window, which is {self.window}")
+        if {"max_window", "max_inflight"} <= set_here and self.max_window > self.max_inflight:
+            yield InvalidSettings(f"{where}.max_window", f"must not exceed max_inflight, which is {self.max_inflight}")
+        if self.callers_sign and "max_window" in set_here:
+            yield InvalidSettings(f"{where}.max_window", "belongs to pools with keys: callers choose their nonces here")
         yield from super().contradictions(where)

@@ -7,8 +7,9 @@ block alone, read before the receipts.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from txmanager.chains.evm.fees import number
 from txmanager.chains.evm.names import LaneId
 from txmanager.chains.evm.network import Finality
 from txmanager.chains.evm.nodes import Call, ask_many, expect
+from txmanager.chains.evm.transaction import read_raw
 from txmanager.core.chain import UNSEEN, Proof, Sighting
 from txmanager.core.models import Attempt, Intent, Outcome, failure
 from txmanager.core.states import Status
@@ -169,17 +171,24 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
         "gas_used": str(used),
         "effective_gas_price": str(price),
     }
+    fees = used * price + _rollup_fee(receipt)
     status = number(receipt.get("status"), "status")
     if status not in (0, 1):
         raise BadAnswer(f"a receipt's status is {status}")
     if status == 1:
         if isinstance(receipt.get("contractAddress"), str):
             told["contract_address"] = _hash(receipt["contractAddress"])
-        return Outcome(Status.DONE, attempt.hash, attempt.nonce, told)
+        return Outcome(Status.DONE, attempt.hash, attempt.nonce, told, cost=fees + read_raw(attempt.raw).body.value)
     gas = number(hex(int(attempt.terms.get("gas", "0"))), "gas")
     message = "the transaction was included and reverted" + (" (it used all of its gas)" if gas == used else "")
-    error = failure("reverted", message, new_key_helps=True, spent=str(used * price), tx_hash=attempt.hash)
-    return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error)
+    error = failure("reverted", message, new_key_helps=True, spent=str(fees), tx_hash=attempt.hash)
+    return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error, cost=fees)
+
+
+def _rollup_fee(receipt: Mapping[str, Any]) -> int:
+    """What a rollup takes for its data beside gas; chains without one say nothing."""
+    told = receipt.get("l1Fee")
+    return int(told, 16) if isinstance(told, str) and re.fullmatch(r"0x[0-9a-fA-F]{1,32}", told) else 0
 
 
 def _hash(value: Any) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import rlp  # type: ignore[import-untyped]
-
+from txmanager.chains.evm.encoding import big_endian, decoded, listed, string
 from txmanager.core.errors import InvalidInput
 from txmanager.core.funds import Cost
 from txmanager.core.values import value
@@ -68,38 +67,16 @@ class Signed:
 # -- encoding
 
 
-def _number(value: int) -> bytes:
-    return b"" if value == 0 else value.to_bytes((value.bit_length() + 7) // 8, "big")
-
-
-def _string(data: bytes) -> bytes:
-    size = len(data)
-    if size == 1 and data[0] < 0x80:
-        return data
-    if size < 56:
-        return bytes((0x80 + size,)) + data
-    length = _number(size)
-    return bytes((0xB7 + len(length),)) + length + data
-
-
-def _list(payload: bytes) -> bytes:
-    size = len(payload)
-    if size < 56:
-        return bytes((0xC0 + size,)) + payload
-    length = _number(size)
-    return bytes((0xF7 + len(length),)) + length + payload
-
-
 def _access(entries: AccessList) -> bytes:
-    return _list(b"".join(_list(_string(a) + _list(b"".join(_string(k) for k in keys))) for a, keys in entries))
+    return listed(b"".join(listed(string(a) + listed(b"".join(string(k) for k in keys))) for a, keys in entries))
 
 
 def _authorized(entries: Authorizations) -> bytes:
-    return _list(b"".join(_list(_items(c) + _string(a) + _items(n, y, r, s)) for c, a, n, y, r, s in entries))
+    return listed(b"".join(listed(_items(c) + string(a) + _items(n, y, r, s)) for c, a, n, y, r, s in entries))
 
 
 def _items(*numbers: int) -> bytes:
-    return b"".join([_string(_number(n)) for n in numbers])
+    return b"".join([string(big_endian(n)) for n in numbers])
 
 
 # -- unsigned, digest, assembled: three steps, because the signature may come from elsewhere
@@ -114,19 +91,19 @@ class Unsigned:
 
     def request(self, *, urgent: bool = False) -> SigningRequest:
         if self.type == LEGACY:
-            unsigned = _list(self.payload + _items(self.chain_id, 0, 0))  # EIP-155
+            unsigned = listed(self.payload + _items(self.chain_id, 0, 0))  # EIP-155
         else:
-            unsigned = bytes((self.type,)) + _list(self.payload)
+            unsigned = bytes((self.type,)) + listed(self.payload)
         return SigningRequest(unsigned, keccak256(unsigned), urgent)
 
     def assemble(self, signature: bytes) -> Signed:
         """`signature` is r, low s and the recovery id: 65 bytes."""
         parity = signature[64]
-        last = _string(signature[:32].lstrip(b"\0")) + _string(signature[32:64].lstrip(b"\0"))
+        last = string(signature[:32].lstrip(b"\0")) + string(signature[32:64].lstrip(b"\0"))
         if self.type == LEGACY:
-            raw = _list(self.payload + _items(2 * self.chain_id + 35 + parity) + last)
+            raw = listed(self.payload + _items(2 * self.chain_id + 35 + parity) + last)
         else:
-            raw = bytes((self.type,)) + _list(self.payload + _items(parity) + last)
+            raw = bytes((self.type,)) + listed(self.payload + _items(parity) + last)
         return Signed(raw, "0x" + keccak256(raw).hex())
 
 
@@ -135,7 +112,7 @@ def encode(chain_id: int, nonce: int, fees: Fees, body: Body) -> Unsigned:
         numbers: tuple[int, ...] = (nonce, fees.max_fee, body.gas)
     else:
         numbers = (nonce, fees.tip, fees.max_fee, body.gas)
-    parts = [_items(*numbers), _string(body.to), _string(_number(body.value)), _string(body.data)]
+    parts = [_items(*numbers), string(body.to), string(big_endian(body.value)), string(body.data)]
     if body.type != LEGACY:
         parts.insert(0, _items(chain_id))
         parts.append(_access(body.access_list) if body.access_list else b"\xc0")
@@ -164,13 +141,14 @@ def read_raw(raw: bytes) -> Read:
     """What signed bytes say. They are our own, so anything odd is damage."""
     try:
         kind = LEGACY if raw[0] >= 0xC0 else raw[0]
-        parts: list[Any] = rlp.decode(raw if kind == LEGACY else raw[1:])
-        return _read(kind, parts)
-    except (rlp.DecodingError, IndexError, ValueError, TypeError):
+        parts: Any = decoded(raw if kind == LEGACY else raw[1:])
+        return read_parts(kind, parts)
+    except (IndexError, ValueError, TypeError):
         raise InvalidInput("raw", "is not a signed transaction of type 0, 1, 2 or 4") from None
 
 
-def _read(kind: int, parts: Sequence[Any]) -> Read:
+def read_parts(kind: int, parts: Sequence[Any]) -> Read:
+    """Signed or not: the signature's parts stand behind all others."""
     number = _int
     if kind == LEGACY:
         nonce, price, gas, to, value, data = parts[:6]

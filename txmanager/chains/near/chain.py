@@ -57,6 +57,7 @@ from txmanager.core.errors import (
     Misconfigured,
     NotSigned,
     OwnAccountRefused,
+    TransactionRefused,
     Unavailable,
 )
 from txmanager.core.funds import Cost
@@ -67,6 +68,7 @@ from txmanager.rpc.errors import RpcError, RpcFailure, TooLarge, shown
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.protocol import JsonRpc, Node
 from txmanager.rpc.reading import from_any
+from txmanager.signing.checked import not_signed
 from txmanager.signing.signer import Signer
 
 T = TypeVar("T")
@@ -177,8 +179,12 @@ class NearChain:
         bodies = [body for ready in prepared if isinstance(body := ready.body, Body)]
         assert len(bodies) == len(prepared)
         calls = [(nonce, body.receiver_bytes, body.action_bytes) for nonce, body in enumerate(bodies, first_nonce)]
+        try:
+            batch = await envelope.sign(calls, head.hash)
+        except TransactionRefused as refused:
+            raise not_signed(prepared[0].intent.id, refused) from None
         attempts = []
-        for nonce, signed in enumerate(await envelope.sign(calls, head.hash), first_nonce):
+        for nonce, signed in enumerate(batch, first_nonce):
             terms = {"receiver_id": bodies[nonce - first_nonce].receiver_id}
             attempts.append(Attempt(nonce, b58_text(signed.hash), signed.raw, purpose, now, height, until, terms))
         return attempts
@@ -226,7 +232,11 @@ class NearChain:
         await self._check_chain()
         head, facts = await self._head.get(), await self.facts()
         call = (nonce, body.receiver_bytes, body.action_bytes)
-        [signed] = await self._signer_of(lane).sign([call], head.hash, urgent=True)
+        try:
+            [signed] = await self._signer_of(lane).sign([call], head.hash, urgent=True)
+        except TransactionRefused as refused:
+            _log.error("the signer refuses a no-op", lane=lane, why=str(refused))
+            return None
         terms = {"receiver_id": body.receiver_id}
         until = head.height + facts.validity_blocks
         return Attempt(nonce, b58_text(signed.hash), signed.raw, Purpose.NOOP, now, head.height, until, terms)

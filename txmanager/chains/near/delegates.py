@@ -21,8 +21,9 @@ from txmanager.chains.near.effects import deposit_at_risk, in_words, name_of
 from txmanager.chains.near.limits import attached_gas
 from txmanager.chains.near.ml_dsa import ml_dsa_65_holds
 from txmanager.chains.near.names import ML_DSA_65, b58_text
-from txmanager.chains.near.policy import KeyView, NearPolicy, allowed
+from txmanager.chains.near.policy import KeyView, NearPolicy
 from txmanager.chains.near.transaction import delegate_digest
+from txmanager.core.allow_lists import allowed
 from txmanager.core.errors import InvalidInput, PolicyRefused
 from txmanager.core.models import Json
 from txmanager.core.turns import Turn
@@ -119,13 +120,14 @@ def check_delegate_policy(signed: act.SignedDelegate, policy: NearPolicy, field:
         if methods is not None and isinstance(action, act.FunctionCall) and action.method_name not in methods:
             raise PolicyRefused(where, f"this relayer does not pay for {action.method_name!r}")
     deposit, gas, size = deposit_at_risk(inner.actions), attached_gas(inner.actions), len(signed.encode())
-    for asked, value, limit in (
-        (in_words(deposit), deposit, policy.delegate_max_deposit),
-        (f"{gas} gas", gas, policy.delegate_max_gas),
-        (f"{size} bytes", size, policy.delegate_max_bytes),
+    for asked, value, limit, setting in (
+        (f"attach {in_words(deposit)} of the relayer's money", deposit, policy.delegate_max_deposit, "deposit"),
+        (f"use {gas} gas", gas, policy.delegate_max_gas, "gas"),
+        (f"are {size} bytes", size, policy.delegate_max_bytes, "bytes"),
     ):
         if value > limit:
-            raise PolicyRefused(f"{field}.actions", f"ask the relayer for {asked}; it pays at most {limit}")
+            rule = f"policy.delegate_max_{setting} of this pool allows {limit}"
+            raise PolicyRefused(f"{field}.actions", f"{asked}, but {rule}")
 
 
 def check_delegate_nonce(signed: act.SignedDelegate, key: KeyView | None, field: str = "signed_delegate") -> None:

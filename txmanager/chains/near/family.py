@@ -16,6 +16,7 @@ from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, Ne
 from txmanager.chains.near.provision import provision
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules, read
 from txmanager.chains.near.settings import NearNetworkSettings, NearPolicySettings, NearPoolSettings, lanes_of
+from txmanager.chains.near.unsigned import SIGNER_SIDE
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.findings import Finding
@@ -63,7 +64,8 @@ def open_chain(name: str, network: NearNetworkSettings, held: Mapping[str, Held[
 
 
 def near_policy(policy: NearPolicySettings) -> NearPolicy:
-    given = {name: value for name, value in policy.model_dump().items() if value is not None}
+    told = policy.model_dump(exclude={"budget", "budget_per_key", "required_prefixes"})
+    given = {name: value for name, value in told.items() if value is not None}
     lists = {name: frozenset(value) for name, value in given.items() if isinstance(value, list | frozenset | set)}
     call = policy.harmless_call
     harmless = (
@@ -137,7 +139,7 @@ def add_gas_keys(
 FAMILY = ChainFamily(
     name="near",
     title="NEAR",
-    unit=Unit("yoctoNEAR", "NEAR", 24, low=10**24),
+    unit=Unit("yoctoNEAR", "NEAR", 24, low=10**24, scales={"nanoNEAR": 15}, budget=10**15),
     network=NearNetworkSettings,
     pool=NearPoolSettings,
     kinds=KINDS,
@@ -150,4 +152,5 @@ FAMILY = ChainFamily(
     probe=NodeProbe("status", "status", describe),
     add_keys=add_keys,
     add_gas_keys=add_gas_keys,
+    signer=SIGNER_SIDE,
 )

@@ -47,8 +47,11 @@ class Step:
         return self.verdict == "Failure"
 
 
-def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, nonce: int) -> Outcome:
-    """`status` is the result of `EXPERIMENTAL_tx_status`; a malformed one is a `BadAnswer`, never an outcome."""
+def judge(
+    kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, nonce: int, deposit: int | None = None
+) -> Outcome:
+    """`status` is the result of `EXPERIMENTAL_tx_status`; a malformed one is a `BadAnswer`, never an outcome. With what
+    was attached (`deposit`), the outcome tells what left the account."""
     steps = _steps(status)
     effect = _effect(kind, steps)
     value = _value(effect)
@@ -82,11 +85,14 @@ def judge(kind: str, payload: Mapping[str, Json], status: Any, tx_hash: str, non
     if len(errors) > _MAX_ERRORS:
         result["receipt_errors_truncated"] = True
     wrong = _failure(kind, payload, effect, value, errors)
+    # What the first receipt refuses comes back to its predecessor: to us, unless a user's account stands between.
+    returned = effect.failed and kind != "near.delegate"
+    cost = None if deposit is None else burnt + (0 if returned else deposit)
     if wrong is None:
-        return Outcome(Status.DONE, tx_hash, nonce, result)
+        return Outcome(Status.DONE, tx_hash, nonce, result, cost=cost)
     code, message, helps, cause = wrong
     error = failure(code, message, new_key_helps=helps, spent=str(burnt), cause=cause)
-    return Outcome(Status.FAILED, tx_hash, nonce, result, error)
+    return Outcome(Status.FAILED, tx_hash, nonce, result, error, cost)
 
 
 def _failure(

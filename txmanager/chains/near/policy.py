@@ -100,17 +100,6 @@ def other_chain(pinned: NearNetwork, status: Mapping[str, Any]) -> str | None:
     return None
 
 
-def allowed(account_id: str, allow_list: frozenset[str] | None) -> bool:
-    if allow_list is None or account_id in allow_list:
-        return True
-    _, dot, rest = account_id.partition(".")
-    while dot:
-        if f"*.{rest}" in allow_list:
-            return True
-        _, dot, rest = rest.partition(".")
-    return False
-
-
 @value(frozen=True, slots=True)
 class KeyView:
     """A final reading of an access key."""

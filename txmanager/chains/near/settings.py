@@ -67,6 +67,7 @@ class NearPolicySettings(PolicySettings):
     harmless_call: HarmlessCallSettings | None = None
 
     def contradictions(self, where: str) -> Iterator[InvalidSettings]:
+        yield from super().contradictions(where)
         for limit in ("max_deposit", "max_cost"):
             if "delete_account" in (self.own_account or ()) and getattr(self, limit) is not None:
                 yield InvalidSettings(

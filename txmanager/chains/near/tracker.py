@@ -11,10 +11,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from txmanager.chains.near.effects import deposit_at_risk
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.names import LaneId
 from txmanager.chains.near.policy import SETTLED, STATUSES, KeyView
+from txmanager.chains.near.transaction import actions_of
 from txmanager.chains.near.views import OPTIMISTIC, view_lane
+from txmanager.core.budgets import CHARGE
 from txmanager.core.chain import UNSEEN, Sighting
 from txmanager.core.models import Attempt, Intent, Purpose
 from txmanager.rpc.batch import Call
@@ -124,7 +127,10 @@ class Tracker:
             self._seen.pop(attempt.hash, None)
             # A no-op's result is its own, never that of the intent it kills.
             kind = "near.transaction" if attempt.purpose is Purpose.NOOP else intent.kind
-            return Sighting("final", judge(kind, intent.payload, told, attempt.hash, attempt.nonce), height or None)
+            # Only a budget asks what it cost in all: others need not read the bytes again.
+            deposit = deposit_at_risk(actions_of(attempt.raw)) if CHARGE in intent.limits else None
+            outcome = judge(kind, intent.payload, told, attempt.hash, attempt.nonce, deposit)
+            return Sighting("final", outcome, height or None)
         # Nothing is final within two blocks of its inclusion, so the first sighting buys a pause of two.
         first = self._seen.get(attempt.hash, (0, UNSEEN))[1].where == "unknown"
         pause = 2 if first and "EXECUTED_OPTIMISTIC" not in self._settled else 1

@@ -105,24 +105,49 @@ class Envelope:
         await self._checked.signer.close()
 
 
-def actions_of(raw: bytes) -> tuple[Action, ...]:
-    """The actions in signed bytes of ours, of either version."""
+@value(frozen=True, slots=True)
+class Read:
+    """What the bytes of a transaction say, of either version."""
+
+    account_id: str
+    public_key: PublicKey
+    nonce: int
+    nonce_index: int | None
+    receiver_id: str
+    actions: tuple[Action, ...]
+
+
+def _read(raw: bytes) -> tuple[Read, Reader, bool]:
+    """... up to its actions; the reader stands behind them."""
     reader = Reader(raw, "raw")
     first = reader.u8()
     versioned = first == _VERSION  # else it is the length of the signer's name, which has at least two letters
     reader = Reader(raw[1:] if versioned else raw, "raw")
-    reader.string()
-    curve = reader.u8()
+    account_id, curve = reader.string(), reader.u8()
     if curve not in PUBLIC_KEY_SIZES:
         raise reader.wrong(f"key type {curve} is not supported")
-    reader.take(PUBLIC_KEY_SIZES[curve])
-    indexed = versioned and reader.u8() == 1
-    reader.u64()
-    if indexed:
-        reader.u16()
-    reader.string()
+    public_key = PublicKey(curve, reader.take(PUBLIC_KEY_SIZES[curve]))
+    form = reader.u8() if versioned else 0
+    if form > 1:
+        raise reader.wrong(f"a nonce has form 0 or 1, not {form}")
+    nonce, index = reader.u64(), reader.u16() if form == 1 else None
+    receiver_id = reader.string()
     reader.take(32)
-    return read_actions(reader)
+    return Read(account_id, public_key, nonce, index, receiver_id, read_actions(reader)), reader, versioned
+
+
+def actions_of(raw: bytes) -> tuple[Action, ...]:
+    """The actions in signed bytes of ours, of either version."""
+    return _read(raw)[0].actions
+
+
+def read_unsigned(raw: bytes) -> Read:
+    """The whole of what a key is asked to sign; whatever is odd about the bytes is refused."""
+    told, reader, versioned = _read(raw)
+    if versioned and (strict := reader.u8()) > 1:
+        raise reader.wrong(f"the nonce mode is 0 or 1, not {strict}")
+    reader.end()
+    return told
 
 
 def delegate_digest(delegate: DelegateAction) -> bytes:

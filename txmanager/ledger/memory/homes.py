@@ -90,6 +90,10 @@ class Homes:
             )
         return True
 
+    def finals(self, now: int) -> list[Record]:
+        found = [self.get(id, now) for id in list(self._homes)]
+        return [home.record for home in found if home is not None and home.record is not None]
+
     def stale(self, slot: int, born_before: int, now: int) -> list[tuple[IntentId, Home]]:
         found = [(id, self.get(id, now)) for id in list(self._homes) if id.home == slot]
         return [(id, home) for id, home in found if home and home.record is None and home.born < born_before]

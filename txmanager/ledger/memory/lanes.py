@@ -14,7 +14,9 @@ from txmanager.core.ledger import (
     SHELVED_MS,
     TOMBSTONE_MS,
     Appended,
+    Backlog,
     Entry,
+    Gone,
     Landed,
     Lease,
     Renewed,
@@ -23,6 +25,7 @@ from txmanager.core.ledger import (
     Taken,
     WriteAhead,
 )
+from txmanager.core.listing import Browsed, Mark, mark_of
 from txmanager.core.models import (
     Attempt,
     Event,
@@ -95,6 +98,15 @@ class LaneStore:
     """What broke an owner: how often, the mark of the last break, and when that was."""
     shelf: dict[IntentId, tuple[int, str]] = field(default_factory=dict)
     """Final records that nobody could process: when, and the exception."""
+    archive: int | None = None
+    """How many final records wait for an archive at most."""
+    archived: set[IntentId] = field(default_factory=set)
+    """Final records that were acknowledged."""
+    payloads: dict[IntentId, Mapping[str, Json]] = field(default_factory=dict)
+    """Of final records that wait for an archive."""
+    gone: dict[str, Gone] = field(default_factory=dict)
+    """The backlog, by life."""
+    lost: int = 0
     reuse: set[int] = field(default_factory=set)
     line: dict[str, int] = field(default_factory=dict)
     """Who waits for a turn, by ticket."""
@@ -135,6 +147,7 @@ class LaneStore:
             found_history_id=found,
             asks=self.asks,
             check=self.check,
+            archive=self.archive,
         )
 
     def tombstone(self, id: IntentId, now: int) -> Tombstone | None:
@@ -306,6 +319,12 @@ class LaneStore:
         found = [r for r in self.records.values() if r.attempts and not r.status.final]
         return sorted(found, key=lambda r: min(a.nonce for a in r.attempts))
 
+    def browse(self, before: Mark | None, count: int) -> Browsed:
+        found = [r for r in self.records.values() if before is None or mark_of(r) < before]
+        found.sort(key=mark_of, reverse=True)
+        shown = tuple(self.whole(r) for r in found[:count])
+        return Browsed(shown, mark_of(found[count - 1]) if len(found) > count else None)
+
     def record_attempts(self, fence: Fence, cursor: int, batch: Sequence[WriteAhead], now: int, found: str) -> int:
         self.check_fence(fence)
         if batch and all(self._recorded(write) for write in batch):
@@ -422,14 +441,65 @@ class LaneStore:
         stored = self.records.get(record.id)
         if stored is None or stored.life != record.life or stored.status is not record.status:
             return False
+        if self._waits(stored):
+            if not self._too_many_wait():
+                return False
+            self.gone[record.life] = Gone(record.id, record.life, now)
         del self.records[record.id]
+        self.archived.discard(record.id)
+        self.payloads.pop(record.id, None)
         self.shelf.pop(record.id, None)
         self.tombstones[record.id] = Tombstone(record.life, now + TOMBSTONE_MS)
         return True
 
     def unretired(self, count: int, now: int) -> list[Record]:
         shelf = {id for id, (at, _) in self.shelf.items() if now - at < SHELVED_MS}
-        return [r for r in self.records.values() if r.status in FINAL and r.id not in shelf][:count]
+        found = [r for r in self.records.values() if r.status in FINAL and r.id not in shelf]
+        return found[:count] if self._too_many_wait() else [r for r in found if not self._waits(r)][:count]
+
+    # -- archives
+
+    def _waits(self, record: Record) -> bool:
+        """Whether a final record stays until an archive has it."""
+        return self.archive is not None and record.id not in self.archived
+
+    def _too_many_wait(self) -> bool:
+        return self.archive is not None and sum(r.status in FINAL for r in self.records.values()) > self.archive
+
+    def forget_gone(self, before: int) -> None:
+        """What its home forgot cannot be archived any more."""
+        late = [life for life, one in self.gone.items() if one.at < before]
+        self.lost += len(late)
+        for life in late:
+            del self.gone[life]
+
+    def set_archive(self, max_lag: int | None) -> None:
+        self.archive = max_lag
+        if max_lag is None:
+            self.gone, self.lost = {}, 0
+
+    def whole(self, record: Record) -> Record:
+        """With the payload that a final record keeps for an archive."""
+        payload = self.payloads.get(record.id)
+        return record if payload is None else replace(record, intent=replace(record.intent, payload=payload))
+
+    def unarchived(self, count: int) -> list[Record]:
+        waiting = (r for r in self.records.values() if r.status in FINAL and r.id not in self.archived)
+        return [self.whole(r) for r in islice(waiting, count)]
+
+    def acknowledge(self, id: IntentId, life: str) -> bool:
+        if self.gone.pop(life, None) is not None:
+            return True
+        record = self._record(id, life)
+        if record is None or not record.status.final or id in self.archived:
+            return False
+        self.payloads.pop(id, None)
+        self.archived.add(id)
+        return True
+
+    def backlog(self, count: int) -> Backlog:
+        oldest = sorted(self.gone.values(), key=lambda one: (one.at, one.life))
+        return Backlog(tuple(oldest[:count]), self.lost)
 
     def set_state(
         self,
@@ -453,7 +523,7 @@ class LaneStore:
 
     def forget_obstacle(self) -> str:
         """What of a keyless lane may still matter."""
-        if self.records or self.queue or self.fills:
+        if self.records or self.queue or self.fills or self.gone:
             return "records"
         live = [held for held in self.held.values() if held.state in ("reserved", "waiting", "sent")]
         if any(held.state == "sent" and (self.landed is None or held.nonce > self.landed) for held in live):
@@ -548,6 +618,8 @@ class LaneStore:
         self.queue.pop(record.position, None)
         self.pending.discard(record.position)
         self.shares.give_back(record.id)
+        if self.archive is not None:
+            self.payloads[record.id] = record.intent.payload
         bare: Intent = replace(record.intent, payload={})
         final = replace(
             record, intent=bare, status=outcome.status, outcome=outcome, updated_at=now, directive=None, seal=""

@@ -1,22 +1,35 @@
 """`MemoryLedger`: the async face of homes and lanes in one process.
 
 Home and lane steps are separate awaits, as on Redis, so that everything that can happen between them can happen here
-too. `hop` is awaited before and after each step: a test or the simulator loses requests and replies there.
+too; with `one_step` a new key is claimed and appended at once, as on a single server. `hop` is awaited before and after
+each step: a test or the simulator loses requests and replies there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from txmanager.core.alerts import Alert, Check
 from txmanager.core.audit import ALL_TENANTS, AUDIT_LIMIT, AuditEntry
+from txmanager.core.budgets import (
+    Budget,
+    Charge,
+    Charged,
+    Correction,
+    OpenCharge,
+    Usage,
+    check_charges,
+    corrections,
+)
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import (
+    ACCEPT_NEEDS_RETENTION_MS,
     SWEEP_AFTER_MS,
     Appended,
+    Backlog,
     Claim,
     Claimed,
     Entry,
@@ -30,16 +43,27 @@ from txmanager.core.ledger import (
     Taken,
     WriteAhead,
 )
+from txmanager.core.listing import Browsed, Mark
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.positions import START
 from txmanager.core.quotas import Drawn, Room
 from txmanager.core.reservations import Book, Cap, Recycled, Reserved, Turn
+from txmanager.core.sessions import (
+    CODE_MS,
+    CODES_LIMIT,
+    SESSION_MS,
+    SESSIONS_LIMIT,
+    Session,
+    check_digests,
+    shown_origin,
+)
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.inputs import (
     check_final,
     check_forgettable,
     check_numbers,
+    check_one_step,
     check_retirable,
     check_sort,
     check_stop,
@@ -47,10 +71,13 @@ from txmanager.ledger.inputs import (
 )
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.audit import AuditStore
+from txmanager.ledger.memory.budgets import BudgetStore
 from txmanager.ledger.memory.homes import Homes
 from txmanager.ledger.memory.lanes import LaneStore
 from txmanager.ledger.memory.mailbox import MemoryMailbox
 from txmanager.ledger.memory.quotas import Buckets
+from txmanager.ledger.memory.sessions import SessionStore
+from txmanager.ledger.restoring import restored
 
 T = TypeVar("T")
 Hop = Callable[[str, str], Awaitable[None]]
@@ -79,8 +106,10 @@ class MemoryLedger:
         retention_ms: int = 7 * DAY_MS,
         hop: Hop = _yield,
         vouches: bool = True,
+        one_step: bool = True,
     ) -> None:
         self.vouches = vouches
+        self._one_step = one_step and retention_ms >= ACCEPT_NEEDS_RETENTION_MS
         self._clock = clock
         self._retention_ms = retention_ms
         self._hop = hop
@@ -89,6 +118,8 @@ class MemoryLedger:
         self.homes = Homes()
         self.audits = AuditStore()
         self.buckets = Buckets()
+        self.budgets = BudgetStore()
+        self.logins = SessionStore()
         self.stores: dict[str, LaneStore] = {}
         self._members: dict[str, tuple[Member, int]] = {}
         self._made: dict[str, set[str]] = {}
@@ -131,6 +162,30 @@ class MemoryLedger:
             return answers
 
         return await self._step("append", step, durable=True)
+
+    def born_now(self) -> int | None:
+        return self._clock() if self._one_step else None
+
+    async def accept(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
+        check_one_step(self._one_step)
+
+        def step(now: int) -> list[Appended]:
+            answers = [self._accept(lane, entry, now) for entry in entries]
+            self._wake(lane)
+            return answers
+
+        return await self._step("accept", step, durable=True)
+
+    def _accept(self, lane: str, entry: Entry, now: int) -> Appended:
+        store, intent = self.stores.get(lane), entry.intent
+        if self.homes.get(intent.id, now) is not None:
+            return Appended("known")
+        if store is None:
+            return Appended("closed")
+        answer = store.append(entry, now)
+        if answer.word == "appended":
+            self.homes.claim(Claim(intent.id, intent.fingerprint, lane, entry.life), now)
+        return answer
 
     async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
         return await self._step("move", lambda now: self.homes.move(id, life, old_lane, new_lane, now), durable=True)
@@ -325,6 +380,12 @@ class MemoryLedger:
     async def pending(self, lane: str) -> list[Record]:
         return await self._step("pending", lambda _: self.stores[lane].in_flight() if lane in self.stores else [])
 
+    async def browse(self, lane: str, before: Mark | None, count: int) -> Browsed:
+        def step(_: int) -> Browsed:
+            return self.stores[lane].browse(before, count) if lane in self.stores else Browsed(())
+
+        return await self._step("browse", step)
+
     async def check(self, lane: str, name: str, alerts: Collection[Alert] = ()) -> bool:
         def step(_: int) -> bool:
             store = self.stores.get(lane)
@@ -420,6 +481,114 @@ class MemoryLedger:
 
         return await self._step("room", step)
 
+    # -- who is logged in
+
+    async def offer_code(self, issuer: str, code: str, lasts_ms: int = CODE_MS, keep: int = CODES_LIMIT) -> None:
+        check_digests(issuer, code)
+        await self._step("offer_code", lambda now: self.logins.offer(issuer, code, lasts_ms, keep, now))
+
+    async def open_session(
+        self,
+        issuer: str,
+        code: str,
+        session: str,
+        origin: str = "",
+        lasts_ms: int = SESSION_MS,
+        keep: int = SESSIONS_LIMIT,
+    ) -> Session | None:
+        check_digests(issuer, code, session)
+
+        def step(now: int) -> Session | None:
+            return self.logins.open(issuer, code, session, shown_origin(origin), lasts_ms, keep, now)
+
+        return await self._step("open_session", step, durable=True)
+
+    async def sessions(self, issuer: str) -> list[Session]:
+        check_digests(issuer)
+        return await self._step("sessions", lambda now: self.logins.list(issuer, now))
+
+    async def session(self, issuer: str, id: str) -> Session | None:
+        check_digests(issuer, id)
+        found = await self._step("session", lambda now: self.logins.list(issuer, now))
+        return next((session for session in found if session.id == id), None)
+
+    async def end_session(self, issuer: str, id: str) -> bool:
+        check_digests(issuer, id)
+        return await self._step("end_session", lambda _: self.logins.end(issuer, id), durable=True)
+
+    # -- what may be spent
+
+    async def charge(self, charges: Sequence[Charge]) -> list[Charged]:
+        check_charges(charges)
+        return [await self._charge(charge) for charge in charges]
+
+    async def _charge(self, charge: Charge) -> Charged:
+        """Budget by budget, as in a cluster; what was charged is taken back when a later one refuses."""
+        turns: dict[str, int] = {}
+        for budget in charge.budgets:
+
+            def step(now: int, budget: Budget = budget) -> Charged:
+                return self.budgets.charge(charge, budget, self.history_id, self.vouches, now)
+
+            answer = await self._step("charge", step, durable=True)
+            turns |= answer.turns
+            if answer.word != "charged":
+                await self.uncharge(charge.life, Charged("charged", turns).fresh)
+                return answer
+        return Charged("charged", turns)
+
+    async def uncharge(self, life: str, turns: Mapping[str, int]) -> int:
+        def step(now: int) -> int:
+            return sum(self.budgets.uncharge(name, life, turn, now) for name, turn in turns.items())
+
+        return await self._step("uncharge", step) if turns else 0
+
+    async def correct(self, corrections: Sequence[Correction]) -> int:
+        def step(now: int) -> int:
+            return sum(self.budgets.correct(one, now) for one in corrections)
+
+        return await self._step("correct", step, durable=True) if corrections else 0
+
+    async def usage(self, names: Sequence[str]) -> list[Usage]:
+        def step(now: int) -> list[Usage]:
+            return [self.budgets.usage(name, self.history_id, self.vouches, now) for name in names]
+
+        return await self._step("usage", step)
+
+    async def override(self, name: str, limit: int | None, expected: int | None) -> bool:
+        return await self._step("override", lambda now: self.budgets.override(name, limit, expected, now), durable=True)
+
+    async def due_charges(self, slot: int, count: int) -> list[OpenCharge]:
+        return await self._step("due_charges", lambda now: self.budgets.due(slot, count, now))
+
+    async def look_later(self, charge: OpenCharge, after_ms: int) -> None:
+        await self._step("look_later", lambda now: self.budgets.look_later(charge, now + after_ms))
+
+    async def rebuild(self) -> int:
+        moved, found = self.budgets.moved_slots(self.history_id, self.vouches), self.history_id
+        if not moved:
+            return 0
+        books = await restored(self._every_record(), moved, self._clock())
+
+        def step(now: int) -> int:
+            for name, book in books.items():
+                self.budgets.restore(name, book, now)
+            if self.history_id != found:
+                return 0  # it changed again: these records are not the last word
+            for slot in moved:
+                self.budgets.rebuilt(slot, found)
+            return len(moved)
+
+        return await self._step("rebuild", step, durable=True)
+
+    async def _every_record(self) -> AsyncIterator[Record]:
+        """Lanes first: what is retired meanwhile is met again in its home, and so never missed."""
+        lanes = await self._step("rebuild", lambda _: [r for s in self.stores.values() for r in s.records.values()])
+        for record in lanes:
+            yield record
+        for record in await self._step("rebuild", self.homes.finals):
+            yield record
+
     # -- final records
 
     async def unretired(self, lane: str, count: int) -> list[Record]:
@@ -433,8 +602,36 @@ class MemoryLedger:
         check_retirable(records)
         keep_ms = self._retention_ms
         await self._step("retire_home", lambda now: [self.homes.retire(r, keep_ms, now) for r in records], durable=True)
+        await self.correct([one for record in records for one in corrections(record)])
+
+        def bury(now: int) -> int:
+            buried = sum(self.stores[r.lane].bury(r, now) for r in records if r.lane in self.stores)
+            for lane in {r.lane for r in records} & self.stores.keys():
+                self.stores[lane].forget_gone(now - keep_ms)
+            return buried
+
+        return await self._step("retire_lane", bury)
+
+    async def archive(self, lane: str, max_lag: int | None) -> None:
+        await self._step("archive", lambda _: self._store(lane).set_archive(max_lag), durable=True)
+
+    async def unarchived(self, lane: str, count: int) -> list[Record]:
+        def step(_: int) -> list[Record]:
+            return self.stores[lane].unarchived(count) if lane in self.stores else []
+
+        records = await self._step("unarchived", step)
+        return await self._step("unarchived", step, durable=True) if _unsure(records) else records
+
+    async def acknowledge(self, lane: str, records: Sequence[tuple[IntentId, str]]) -> int:
+        def step(_: int) -> int:
+            store = self.stores.get(lane)
+            return sum(store.acknowledge(id, life) for id, life in records) if store else 0
+
+        return await self._step("acknowledge", step)
+
+    async def backlog(self, lane: str, count: int) -> Backlog:
         return await self._step(
-            "retire_lane", lambda now: sum(self.stores[r.lane].bury(r, now) for r in records if r.lane in self.stores)
+            "backlog", lambda _: self.stores[lane].backlog(count) if lane in self.stores else Backlog()
         )
 
     async def shelve(self, record: IntentId, lane: str, error: str) -> None:
@@ -522,7 +719,7 @@ class MemoryLedger:
 
         return await self._step("set_lane", step, durable=True)
 
-    async def routes(self) -> list[Route]:
+    async def routes(self, *, fresh: bool = False) -> list[Route]:
         return await self._step(
             "routes", lambda _: [Route(s.spec.id, s.spec.pool, s.spec.weight, s.state) for s in self.stores.values()]
         )

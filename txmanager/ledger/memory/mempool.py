@@ -64,9 +64,9 @@ class MemoryMempool:
         self._rung = False
         self._words: dict[str, set[asyncio.Future[None]]] = {}
 
-    async def _step(self, operation: str, step: Callable[[int], T]) -> T:
+    async def _step(self, operation: str, step: Callable[[Machine, int], T]) -> T:
         await self._hop(operation, "request")
-        result = step(self._clock())
+        result = step(self.machine, self._clock())
         self._tell()
         await self._hop(operation, "reply")
         return result
@@ -81,8 +81,8 @@ class MemoryMempool:
             check_owner(owner)
         call = self._token()
 
-        def step(now: int) -> list[Admitted]:
-            answers = self.machine.admit(offers, counts or {}, owner, call, now)
+        def step(machine: Machine, now: int) -> list[Admitted]:
+            answers = machine.admit(offers, counts or {}, owner, call, now)
             self._forget_idle()
             return answers
 
@@ -91,7 +91,7 @@ class MemoryMempool:
     async def take(self, owner: str, most: int = 1) -> Taken:
         check_owner(owner)
         call = self._token()
-        return await self._step("take", lambda now: self.machine.take(owner, most, call, now))
+        return await self._step("take", lambda machine, now: machine.take(owner, most, call, now))
 
     async def done(
         self,
@@ -108,7 +108,7 @@ class MemoryMempool:
         call = self._token()
         return await self._step(
             "done",
-            lambda now: self.machine.done(
+            lambda machine, now: machine.done(
                 grant.sender,
                 grant.fence,
                 verdict,
@@ -124,31 +124,31 @@ class MemoryMempool:
 
     async def observe(self, counts: Mapping[str, Count]) -> dict[str, Observed]:
         check_counts(counts)
-        return await self._step("observe", lambda now: self.machine.observe(counts, now))
+        return await self._step("observe", lambda machine, now: machine.observe(counts, now))
 
     async def reopen(self, hashes: Sequence[str]) -> list[str]:
-        return await self._step("reopen", lambda now: self.machine.reopen(hashes, now))
+        return await self._step("reopen", lambda machine, now: machine.reopen(hashes, now))
 
     async def end(self, ends: Sequence[End]) -> list[str]:
-        return await self._step("end", lambda now: self.machine.end(ends, now))
+        return await self._step("end", lambda machine, now: machine.end(ends, now))
 
     async def drop(self, *, hash: str = "", sender: str = "", all: bool = False) -> list[str]:
-        def step(now: int) -> list[str]:
-            txs = sorted(self.machine.book.txs.values(), key=_place)
+        def step(machine: Machine, now: int) -> list[str]:
+            txs = sorted(machine.book.txs.values(), key=_place)
             wanted = [tx.hash for tx in txs if all or tx.hash == hash or tx.sender == sender]
-            return self.machine.end([End(h, "dropped") for h in wanted], now, unless=_STAYS)
+            return machine.end([End(h, "dropped") for h in wanted], now, unless=_STAYS)
 
         return await self._step("drop", step)
 
     async def expire(self) -> Expired:
-        return await self._step("expire", self.machine.expire)
+        return await self._step("expire", Machine.expire)
 
     async def heartbeat(self, owner: str) -> Alive:
         check_owner(owner)
-        return await self._step("heartbeat", lambda now: self.machine.heartbeat(owner, now))
+        return await self._step("heartbeat", lambda machine, now: machine.heartbeat(owner, now))
 
     async def leave(self, owner: str) -> None:
-        await self._step("leave", lambda _: self.machine.leave(owner))
+        await self._step("leave", lambda machine, _: machine.leave(owner))
 
     def _forget_idle(self) -> None:
         """Only senders without transactions are forgotten for want of room, the longest idle first."""
@@ -161,22 +161,22 @@ class MemoryMempool:
     # -- reading
 
     async def base(self, sender: str) -> Base | None:
-        def step(now: int) -> Base | None:
-            s = self.machine.book.senders.get(sender)
-            return None if s is None else self.machine.book.base(s, now)
+        def step(machine: Machine, now: int) -> Base | None:
+            s = machine.book.senders.get(sender)
+            return None if s is None else machine.book.base(s, now)
 
         return await self._step("base", step)
 
     async def find(self, hash: str) -> Entry | Ended | None:
-        def step(_: int) -> Entry | Ended | None:
-            tx = self.machine.book.txs.get(hash)
-            return self.machine.book.ended.get(hash) if tx is None else _entry(tx)
+        def step(machine: Machine, _: int) -> Entry | Ended | None:
+            tx = machine.book.txs.get(hash)
+            return machine.book.ended.get(hash) if tx is None else _entry(tx)
 
         return await self._step("find", step)
 
     async def content(self, sender: str = "", after: tuple[str, int] | None = None, most: int = 1_000) -> list[Entry]:
-        def step(_: int) -> list[Entry]:
-            book = self.machine.book
+        def step(machine: Machine, _: int) -> list[Entry]:
+            book = machine.book
             found: list[Entry] = []
             for address in [sender] if sender else sorted(a for a in book.senders if after is None or a >= after[0]):
                 s = book.senders.get(address)
@@ -191,8 +191,8 @@ class MemoryMempool:
         return await self._step("content", step)
 
     async def followed(self, after: str = "", most: int = 1_000) -> list[Followed]:
-        def step(now: int) -> list[Followed]:
-            live = sorted((s for s in self.machine.book.senders.values() if s.slots), key=lambda s: s.address)
+        def step(machine: Machine, now: int) -> list[Followed]:
+            live = sorted((s for s in machine.book.senders.values() if s.slots), key=lambda s: s.address)
             return [self._followed(s, now) for s in live if s.address > after][:most]
 
         return await self._step("followed", step)
@@ -204,17 +204,22 @@ class MemoryMempool:
         return Followed(s.address, book.base(s, now), any(tx.gapped for tx in txs), out)
 
     async def totals(self) -> Totals:
-        return await self._step("totals", self.machine.totals)
+        return await self._step("totals", Machine.totals)
 
     # -- hints
 
     def _tell(self) -> None:
-        if self.machine.rung:
-            self.machine.rung = False
+        machine = self.machine
+        rung, machine.rung = machine.rung, False
+        words, machine.book.words = machine.book.words, []
+        self.tell(rung, words)
+
+    def tell(self, rung: bool, words: Sequence[str]) -> None:
+        """Wake those who wait here: for something to take, and for these hashes."""
+        if rung:
             self._rung = True
             for bell in self._bells:
                 bell.set()
-        words, self.machine.book.words = self.machine.book.words, []
         for hash in words:
             for future in self._words.get(hash, ()):
                 if not future.done():

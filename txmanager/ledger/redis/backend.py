@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from txmanager.core.errors import InvalidSettings
+from txmanager.core.ledger import ACCEPT_NEEDS_RETENTION_MS
 from txmanager.core.models import IntentId, Record
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.checks import Durability, check_server
@@ -32,6 +34,7 @@ class Backend:
         timeout_s: float = 1.0,
         wait_ms: int = 500,
         may_be_open: bool = False,
+        archive_lag: int | None = None,
     ) -> None:
         if not _PREFIX.match(prefix):
             raise InvalidSettings(
@@ -41,11 +44,16 @@ class Backend:
         self._replicas = replicas
         self._retention_ms = retention_ms
         self._may_be_open = may_be_open
+        self._archive_lag = archive_lag
+        """Of lanes that are registered here: their first records must wait for the archive, too."""
         self._link = connect(url, Dial(timeout_s, replicas if durability == "replicas" else 0, wait_ms))
         self._runner = Runner(self._link, timeout_s)
         self._keys = Keys(prefix)
         self._subscriber = Subscriber(self._link, timeout_s)
         self._gauge = Gauge(self._link)
+        self._one_step = self._link.one_server and retention_ms >= ACCEPT_NEEDS_RETENTION_MS
+        self._heard: tuple[int, float] | None = None
+        """The server's clock, and this process's when that was told."""
 
     @property
     def vouches(self) -> bool:
@@ -66,8 +74,15 @@ class Backend:
         await self._link.close()
 
     async def now_ms(self) -> int:
-        [[seconds, micros]] = await self._runner.plain(self._keys.registry, ("TIME",))
-        return int(seconds) * 1000 + int(micros) // 1000
+        [now] = await self._runner.plain(self._keys.registry, ("TIME",))
+        return self._hear_time(now)
+
+    def _hear_time(self, told: Sequence[bytes]) -> int:
+        return self._hear(int(told[0]) * 1000 + int(told[1]) // 1000)
+
+    def _hear(self, server_ms: int) -> int:
+        self._heard = server_ms, time.monotonic()
+        return server_ms
 
     # -- shared by the parts
 
@@ -79,7 +94,9 @@ class Backend:
         first = [keys.lane(lane), keys.queue(lane)]
         return [*first, *([keys.events(lane)] if events else []), keys.unfinished(lane), keys.finals(lane)]
 
-    async def _records(self, lane: str, ids: Sequence[IntentId], *, confirmed: bool = False) -> list[Record | None]:
+    async def _records(
+        self, lane: str, ids: Sequence[IntentId], *, confirmed: bool = False, whole: bool = False
+    ) -> list[Record | None]:
         calls = [Call("records", [self._keys.queue(lane), *(self._keys.record(lane, id) for id in ids)])]
         if confirmed and self._durability == "replicas":
             calls.append(Call("confirm_lane", [self._keys.lane(lane)]))
@@ -90,13 +107,13 @@ class Backend:
             if fields.get(b"s", b"retired") == b"retired":
                 records.append(None)
             else:
-                records.append(codec.record(id, lane, fields, codec.pairs(entry).get(b"p")))
+                records.append(codec.record(id, lane, fields, codec.pairs(entry).get(b"p"), whole=whole))
         return records
 
-    async def _surely(self, lane: str, ids: Sequence[IntentId]) -> list[Record | None]:
+    async def _surely(self, lane: str, ids: Sequence[IntentId], *, whole: bool = False) -> list[Record | None]:
         """Records to tell of: an end that only the ledger knows is read again, and told once replicas have it."""
-        records = await self._records(lane, ids)
-        return await self._records(lane, ids, confirmed=True) if self._unsure(records) else records
+        records = await self._records(lane, ids, whole=whole)
+        return await self._records(lane, ids, confirmed=True, whole=whole) if self._unsure(records) else records
 
     def _unsure(self, read: Sequence[Record | None]) -> bool:
         """Whether a failover could take back what was read: no chain would show it again."""

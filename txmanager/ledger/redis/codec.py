@@ -59,6 +59,8 @@ def more(intent: Intent, seal: str = "") -> bytes:
         extra["version"] = intent.version
     if intent.limits:
         extra["limits"] = intent.limits
+    if intent.token:
+        extra["token"] = intent.token
     if seal:
         extra["seal"] = seal
     return dumps(extra, "metadata") if extra else b""
@@ -88,6 +90,7 @@ def intent(id: IntentId, fields: Fields, payload: bytes | None) -> tuple[Intent,
         metadata=extra.get("metadata", {}),
         version=extra.get("version", 1),
         limits=extra.get("limits", {}),
+        token=extra.get("token", ""),
     )
     return read, str(extra.get("seal", ""))
 
@@ -135,13 +138,14 @@ def pack_outcome(outcome: Outcome) -> bytes:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Json]:
-    return {
+    told = {
         "status": outcome.status,
         "tx_hash": outcome.tx_hash,
         "nonce": None if outcome.nonce is None else str(outcome.nonce),
         "result": outcome.result,
         "error": outcome.error,
     }
+    return told if outcome.cost is None else {**told, "cost": str(outcome.cost)}
 
 
 def _outcome(body: Json) -> Outcome:
@@ -151,21 +155,23 @@ def _outcome(body: Json) -> Outcome:
         nonce=None if body["nonce"] is None else int(body["nonce"]),
         result=body["result"],
         error=body["error"],
+        cost=int(body["cost"]) if "cost" in body else None,
     )
 
 
 # -- records
 
 
-def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None) -> Record:
+def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None, *, whole: bool = False) -> Record:
+    """`whole`: with the payload that a final record keeps for an archive."""
     status = Status(text(fields[b"s"]))
     attempts = (
         unpack_attempt(name[2:].decode(), blob, fields.get(b"d:" + name[2:]))
         for name, blob in fields.items()
         if name.startswith(b"a:")
     )
-    # What was set aside left the queue, and took its payload with it.
-    read, seal = intent(id, fields, None if status.final else fields.get(b"p", payload))
+    # What was set aside left the queue, and took its payload with it; so did what ended and waits for an archive.
+    read, seal = intent(id, fields, None if status.final and not whole else fields.get(b"p", payload))
     return Record(
         intent=read,
         lane=lane,
@@ -279,6 +285,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         found_history_id=text(snapshot[5]),
         asks=int(fields[b"asks"]),
         check=Check.parse(text(fields.get(b"check"))),
+        archive=number(b"archive"),
     )
 
 

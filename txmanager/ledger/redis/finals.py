@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import SHELVED_MS, SWEEP_AFTER_MS, TOMBSTONE_MS
+from txmanager.core.budgets import corrections
+from txmanager.core.errors import NotFound, TxManagerError
+from txmanager.core.ledger import SHELVED_MS, SWEEP_AFTER_MS, TOMBSTONE_MS, Backlog, Gone
 from txmanager.core.models import IntentId, Record
 from txmanager.ledger.inputs import check_retirable
 from txmanager.ledger.redis import codec
-from txmanager.ledger.redis.backend import Backend
+from txmanager.ledger.redis.budgets import BudgetBooks
 from txmanager.ledger.redis.runner import Arg, Call
 
 _SWEEP_PAGE = 1000
 
 
-class Finals(Backend):
+class Finals(BudgetBooks):
     async def unretired(self, lane: str, count: int) -> list[Record]:
         finals, shelf = self._keys.finals(lane), self._keys.shelf(lane)
-        found, left_alone = await self._runner.plain(finals, ("SRANDMEMBER", finals, count), ("HGETALL", shelf))
+        found, left_alone, waiting, lag = await self._runner.plain(
+            finals,
+            ("SRANDMEMBER", finals, count),
+            ("HGETALL", shelf),
+            ("SCARD", finals),
+            ("HGET", self._keys.lane(lane), "archive"),
+        )
+        if lag is not None and waiting <= int(lag):
+            found = [id for id, acknowledged in await self._acknowledged(lane, found) if acknowledged]
         if left_alone:
             now = await self.now_ms()
             since = {id: int(told.split()[0]) for id, told in codec.pairs(left_alone).items()}
@@ -31,17 +40,59 @@ class Finals(Backend):
         ids = [IntentId.parse(id.decode()) for id in found]
         return [r for r in await self._readable(lane, ids) if r.status.final]
 
-    async def _readable(self, lane: str, ids: Sequence[IntentId]) -> list[Record]:
+    async def _readable(self, lane: str, ids: Sequence[IntentId], *, whole: bool = False) -> list[Record]:
         """One record that cannot be read any more is shelved; the others of the page are retired."""
         try:
-            return [r for r in await self._surely(lane, ids) if r is not None] if ids else []
+            return [r for r in await self._surely(lane, ids, whole=whole) if r is not None] if ids else []
         except TxManagerError:
             raise
         except Exception as error:
             if len(ids) == 1:
                 await self.shelve(ids[0], lane, f"{type(error).__name__}: {error}")
                 return []
-        return [record for id in ids for record in await self._readable(lane, [id])]
+        return [record for id in ids for record in await self._readable(lane, [id], whole=whole)]
+
+    # -- archives
+
+    async def archive(self, lane: str, max_lag: int | None) -> None:
+        keys = [self._keys.lane(lane), self._keys.backlog(lane)]
+        reply = await self._runner.run("archive", keys, ("" if max_lag is None else max_lag,), durable=True)
+        if reply[0] == b"unknown":
+            raise NotFound(f"no lane {lane}")
+
+    async def unarchived(self, lane: str, count: int) -> list[Record]:
+        finals = self._keys.finals(lane)
+        [found] = await self._runner.plain(finals, ("SRANDMEMBER", finals, count))
+        ids = [IntentId.parse(id.decode()) for id, known in await self._acknowledged(lane, found) if not known]
+        return [r for r in await self._readable(lane, ids, whole=True) if r.status.final]
+
+    async def _acknowledged(self, lane: str, ids: Sequence[bytes]) -> list[tuple[bytes, bool]]:
+        if not ids:
+            return []
+        asked = (("HGET", self._keys.record(lane, IntentId.parse(id.decode())), "arc") for id in ids)
+        flags = await self._runner.plain(self._keys.lane(lane), *asked)
+        return [(id, flag is not None) for id, flag in zip(ids, flags, strict=True)]
+
+    async def acknowledge(self, lane: str, records: Sequence[tuple[IntentId, str]]) -> int:
+        if not records:
+            return 0
+        keys = [self._keys.backlog(lane), *self._keys.records(lane, [id for id, _ in records])]
+        return int(
+            await self._runner.run("acknowledge", keys, [word for id, life in records for word in (id.text, life)])
+        )
+
+    async def backlog(self, lane: str, count: int) -> Backlog:
+        key = self._keys.backlog(lane)
+        found, lost = await self._runner.plain(
+            key, ("ZRANGE", key, 0, count - 1, "WITHSCORES"), ("HGET", self._keys.lane(lane), "lost")
+        )
+        gone = []
+        for member, at in codec.pairs(found).items():
+            life, _, id = member.decode().partition(" ")
+            gone.append(Gone(IntentId.parse(id), life, int(float(at))))
+        return Backlog(tuple(gone), int(lost or 0))
+
+    # -- retiring
 
     async def shelve(self, record: IntentId, lane: str, error: str) -> None:
         key = self._keys.shelf(lane)
@@ -66,15 +117,17 @@ class Finals(Backend):
             for r in records
         ]
         await self._runner.run_joined(calls, (self._retention_ms,), durable=True)
+        await self.correct([one for record in records for one in corrections(record)])
         by_lane: dict[str, list[Record]] = {}
         for record in records:
             by_lane.setdefault(record.lane, []).append(record)
         burials = []
         for lane, group in by_lane.items():
-            args: list[Arg] = [TOMBSTONE_MS]
+            args: list[Arg] = [TOMBSTONE_MS, self._retention_ms]
             for record in group:
                 args += (record.id.text, record.life, record.status.value)
-            keys = [self._keys.finals(lane), *self._keys.records(lane, [record.id for record in group])]
+            keys = [self._keys.finals(lane), self._keys.lane(lane), self._keys.backlog(lane)]
+            keys += self._keys.records(lane, [record.id for record in group])
             burials.append(Call("bury", keys, args))
         return sum(await self._runner.run_many(burials))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from txmanager.core.budgets import slot_of
 from txmanager.core.models import IntentId
 
 
@@ -75,6 +76,10 @@ class Keys:
     def finals(self, lane: str) -> str:
         return f"{self.prefix}:{{{lane}}}:finals"
 
+    def backlog(self, lane: str) -> str:
+        """Final records that were retired before an archive had them."""
+        return f"{self.prefix}:{{{lane}}}:backlog"
+
     def record(self, lane: str, id: IntentId) -> str:
         return f"{self.prefix}:{{{lane}}}:r:{id}"
 
@@ -94,12 +99,33 @@ class Keys:
     def registry(self) -> str:
         return f"{self.prefix}:{{registry}}:lanes"
 
+    @property
+    def of_registry(self) -> list[str]:
+        """The routes, how often they changed, and which did."""
+        return [self.registry, f"{self.prefix}:{{registry}}:revision", f"{self.prefix}:{{registry}}:changes"]
+
     def audit(self, tenant: str, *, refused: bool) -> str:
         return f"{self.prefix}:{{audit}}:{'refused' if refused else 'acted'}:{tenant}"
 
     def bucket(self, name: str) -> str:
         """What is left of a caller's rate; each in a slot of its own."""
         return f"{self.prefix}:{{quota:{name}}}:bucket"
+
+    def codes(self, issuer: str) -> str:
+        """Codes that buy a session of this issuer."""
+        return f"{self.prefix}:{{session:{issuer}}}:codes"
+
+    def sessions(self, issuer: str) -> str:
+        return f"{self.prefix}:{{session:{issuer}}}:open"
+
+    def budget(self, name: str) -> tuple[str, str, str, str]:
+        """Book and costs of a budget; agenda and history of its place, whose slot they share."""
+        start = f"{self.prefix}:{{b{slot_of(name)}}}:"
+        return f"{start}book:{name}", f"{start}spent:{name}", f"{start}agenda", f"{start}history"
+
+    def budget_place(self, slot: int) -> tuple[str, str]:
+        """Agenda and history."""
+        return f"{self.prefix}:{{b{slot}}}:agenda", f"{self.prefix}:{{b{slot}}}:history"
 
     @property
     def audited(self) -> str:

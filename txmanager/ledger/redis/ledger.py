@@ -13,11 +13,12 @@ from txmanager.ledger.redis.numbers import Numbers
 from txmanager.ledger.redis.owners import Owners
 from txmanager.ledger.redis.producers import Producers
 from txmanager.ledger.redis.quotas import Sharing
+from txmanager.ledger.redis.sessions import SessionDesk
 from txmanager.ledger.redis.watchers import Watchers
 
 
-class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Sharing, AuditLog):
-    """Who accepts, owns and watches, what is handed out, what stays, what is published, who asked: one backend."""
+class RedisLedger(Producers, Owners, Watchers, Numbers, Finals, Sharing, AuditLog, SessionDesk):
+    """Who accepts, owns and watches, what is handed out, what stays, who asked, who is logged in: one backend."""
 
     @property
     def mailbox(self) -> RedisMailbox:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from binascii import crc_hqx
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -30,6 +31,9 @@ class Link(Protocol):
 
     async def call(self, key: str, commands: Sequence[Command], *, durable: bool = False) -> list[Any]: ...
 
+    one_server: bool
+    """Whether one script may touch any keys."""
+
     def group(self, key: str) -> int:
         """Keys of one group may share a call."""
         ...
@@ -39,6 +43,10 @@ class Link(Protocol):
         ...
 
     async def primaries(self) -> list[Address]: ...
+
+    def scan(self, pattern: str) -> AsyncIterator[bytes]:
+        """Every key of every primary that looks like this; some may come twice."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -102,11 +110,29 @@ class Node:
             wire.abort()
 
 
+Ask = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+
+
+async def _scan(ask: Ask, pattern: str) -> AsyncIterator[bytes]:
+    cursor = b"0"
+    while True:
+        [reply] = await ask([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
+        if isinstance(reply, ReplyError):
+            raise Unavailable(f"Redis cannot be scanned now: {reply}")
+        cursor, keys = reply
+        for key in keys:
+            yield key
+        if cursor == b"0":
+            return
+
+
 def _blocked(replies: Sequence[Any]) -> ReplyError | None:
     return next((r for r in replies if isinstance(r, ReplyError) and r.kind in _MOVE_ON), None)
 
 
 class SingleLink:
+    one_server = True
+
     def __init__(self, address: Address, dial: Dial) -> None:
         self._node = Node(address, dial)
 
@@ -125,12 +151,17 @@ class SingleLink:
     async def primaries(self) -> list[Address]:
         return [self._node.address]
 
+    def scan(self, pattern: str) -> AsyncIterator[bytes]:
+        return _scan(partial(self.call, ""), pattern)
+
     async def close(self) -> None:
         self._node.close()
 
 
 class SentinelLink:
     """Asks the sentinels who is primary, again after every lost connection and every READONLY."""
+
+    one_server = True
 
     def __init__(self, sentinels: Sequence[Address], service: str, template: Address, dial: Dial) -> None:
         self._sentinels = list(sentinels)
@@ -194,6 +225,9 @@ class SentinelLink:
     async def primaries(self) -> list[Address]:
         return [self._template.at(*await self._discover())]
 
+    def scan(self, pattern: str) -> AsyncIterator[bytes]:
+        return _scan(partial(self.call, ""), pattern)
+
     async def close(self) -> None:
         if self._node is not None:
             self._node.close()
@@ -201,6 +235,8 @@ class SentinelLink:
 
 class ClusterLink:
     """Keeps the slot map; follows MOVED and ASK, reads the map again when a node is away."""
+
+    one_server = False
 
     def __init__(self, seeds: Sequence[Address], dial: Dial) -> None:
         self._seeds = list(seeds)
@@ -297,6 +333,12 @@ class ClusterLink:
         while not self._slots:
             await self._read_map()
         return [self._seeds[0].at(*address) for address in sorted({a for a in self._slots if a})]
+
+    async def scan(self, pattern: str) -> AsyncIterator[bytes]:
+        for address in await self.primaries():
+            node = self._node((address.host, address.port))
+            async for key in _scan(partial(node.call, durable=False), pattern):
+                yield key
 
     async def close(self) -> None:
         if self._reading is not None:

@@ -86,6 +86,7 @@ class RedisMempool(Backend):
                 "alive_ms": ALIVE_MS,
                 "ended_ms": ENDED_MS,
                 "ended_limit": ENDED_LIMIT,
+                "page": PAGE,
                 "wake": self._wake,
                 "word": self._word,
             }
@@ -260,7 +261,7 @@ def _base(fields: Sequence[bytes]) -> Base | None:
 
 
 def _grant(fields: Sequence[bytes], raw: bytes) -> Grant:
-    hash, sender, nonce, fence, left_ms, again, tries, waited_ms = fields
+    hash, sender, nonce, fence, left_ms, again, tries, waited_ms, waiting = fields
     return Grant(
         hash.decode(),
         sender.decode(),
@@ -271,6 +272,7 @@ def _grant(fields: Sequence[bytes], raw: bytes) -> Grant:
         again == b"1",
         int(tries),
         int(waited_ms),
+        int(waiting),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from txmanager.core.models import IntentId, Json, Outcome, Record
 from txmanager.core.quotas import Charge, Room
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import Status
+from txmanager.ledger.inputs import check_one_step
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend
 from txmanager.ledger.redis.runner import Arg, Call
@@ -26,7 +28,11 @@ class Producers(Backend):
         await self._gauge.check()
         calls = [Call("claim", self._home_keys(c.id), (c.id.text, c.fingerprint, c.lane, c.life)) for c in claims]
         replies = await self._runner.run_joined(calls, durable=True)
-        return [self._claimed(c.id, r) for c, r in zip(claims, replies, strict=True)]
+        answers = [self._claimed(c.id, r) for c, r in zip(claims, replies, strict=True)]
+        for answer in answers:
+            if answer.word in ("claimed", "renewed"):
+                self._hear(answer.born)
+        return answers
 
     async def move(self, id: IntentId, life: str, old_lane: str, new_lane: str) -> Claimed:
         reply = await self._runner.run("move", self._home_keys(id), (str(id), life, old_lane, new_lane), durable=True)
@@ -52,28 +58,33 @@ class Producers(Backend):
                 return Claimed("conflict")
 
     async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
-        keys = self._keys
-        args: list[Arg] = [APPEND_WITHIN_MS, keys.wake(lane)]
+        args: list[Arg] = [APPEND_WITHIN_MS, self._keys.wake(lane)]
         for entry in entries:
-            intent = entry.intent
-            payload = codec.dumps(intent.payload)
-            args += (
-                intent.id.text,
-                entry.life,
-                entry.born,
-                intent.fingerprint,
-                intent.kind,
-                codec.more(intent, entry.seal),
-                payload,
-                *((use.token, str(use.nonce), use.hash) if (use := entry.use) is not None else ("", "", "")),
-                _charged(entry.charge),
-            )
-        records = [keys.record(lane, e.intent.id) for e in entries]
-        numbers = [keys.reservations(lane), keys.reservation_deadlines(lane), keys.unfinished(lane)]
-        replies = await self._runner.run(
-            "append", [keys.lane(lane), keys.queue(lane), keys.events(lane), *numbers, *records], args, durable=True
-        )
+            args += _entry_args(entry)
+        records = self._keys.records(lane, [e.intent.id for e in entries])
+        replies = await self._runner.run("append", [*self._append_keys(lane), *records], args, durable=True)
         return [self._appended(reply) for reply in replies]
+
+    def born_now(self) -> int | None:
+        if self._heard is None or not self._one_step:
+            return None
+        server_ms, then = self._heard
+        return server_ms + int((time.monotonic() - then) * 1000)
+
+    async def accept(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
+        check_one_step(self._one_step)
+        await self._gauge.check()
+        keys = self._append_keys(lane)
+        args: list[Arg] = [APPEND_WITHIN_MS, self._keys.wake(lane), lane]
+        for entry, record in zip(entries, self._keys.records(lane, [e.intent.id for e in entries]), strict=True):
+            keys += (record, *self._home_keys(entry.intent.id))
+            args += _entry_args(entry)
+        return [self._appended(reply) for reply in await self._runner.run("accept", keys, args, durable=True)]
+
+    def _append_keys(self, lane: str) -> list[str]:
+        keys = self._keys
+        numbers = [keys.reservations(lane), keys.reservation_deadlines(lane), keys.unfinished(lane)]
+        return [keys.lane(lane), keys.queue(lane), keys.events(lane), *numbers]
 
     @staticmethod
     def _appended(reply: Sequence[Any]) -> Appended:
@@ -174,6 +185,22 @@ class Producers(Backend):
         if record is None:
             raise NotFound(f"no intent {id.key!r} in pool {id.pool!r}")
         return record
+
+
+def _entry_args(entry: Entry) -> tuple[Arg, ...]:
+    """An intent as append and accept read it."""
+    intent, use = entry.intent, entry.use
+    return (
+        intent.id.text,
+        entry.life,
+        entry.born,
+        intent.fingerprint,
+        intent.kind,
+        codec.more(intent, entry.seal),
+        codec.dumps(intent.payload),
+        *((use.token, str(use.nonce), use.hash) if use is not None else ("", "", "")),
+        _charged(entry.charge),
+    )
 
 
 def _charged(charge: Charge | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
@@ -16,8 +18,40 @@ from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Call
 
+_READ_ALL_S = 60.0
+"""How often all routes are read: release 0.1.0 changes a lane's route without a word in the list of changes."""
+_MOST_CHANGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    """The registry as last read: the same list for as long as nothing changed."""
+
+    revision: int
+    routes: list[Route]
+    read_at: float
+
+    def changed(self, revision: int, news: Sequence[tuple[str, Route | None]]) -> _Routes:
+        by_lane = {route.lane: route for route in self.routes}
+        for lane, route in news:
+            if route is not None:
+                by_lane[lane] = route
+            else:
+                by_lane.pop(lane, None)
+        return _Routes(revision, list(by_lane.values()), self.read_at)
+
+
+def _route(lane: bytes, body: bytes | None) -> tuple[str, Route | None]:
+    name = lane.decode()
+    if body is None:
+        return name, None
+    pool, weight, state = codec.loads(body.partition(b" ")[2])
+    return name, Route(name, pool, weight, LaneState(state))
+
 
 class Registry(Backend):
+    _routes: _Routes | None = None
+
     async def register(self, spec: LaneSpec) -> Lane:
         args = (codec.pack_spec(spec), spec.queue_limit, SCHEMA, "1" if spec.keyless else "")
         reply = await self._runner.run("register", self._lane_keys(spec.id), args, durable=True)
@@ -25,6 +59,13 @@ class Registry(Backend):
             raise LaneClosed(spec.id)
         if reply[0] == b"other_sort":
             raise other_sort(spec)
+        if (
+            self._archive_lag is not None
+            and (view := codec.lane(spec.id, reply[1])) is not None
+            and view.archive is None
+        ):
+            keys = [self._keys.lane(spec.id), self._keys.backlog(spec.id)]
+            await self._runner.run("archive", keys, (self._archive_lag,), durable=True)
         return await self._publish(spec.id, reply[1])
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
@@ -33,13 +74,14 @@ class Registry(Backend):
 
     async def forget_lane(self, lane: str) -> None:
         keys = self._keys
-        rest = [keys.queue(lane), keys.unfinished(lane), keys.finals(lane), keys.fills(lane), keys.events(lane)]
+        rest = [keys.queue(lane), keys.unfinished(lane), keys.finals(lane), keys.fills(lane), keys.backlog(lane)]
+        rest.append(keys.events(lane))
         reply = await self._runner.run("forget_lane", [*keys.of_numbers(lane), *rest], durable=True)
         match reply:
             case [b"kept", keyless, state, why]:
                 check_forgettable(lane, keyless == b"1", LaneState(state.decode()), why.decode())
         # The lane first: whoever dies in between leaves a route to nothing, which the next call takes away.
-        [gone] = await self._runner.plain(keys.registry, ("HDEL", keys.registry, lane))
+        gone = await self._runner.run("unpublish", keys.of_registry, (lane,))
         if reply[0] == b"unknown" and not gone:
             raise NotFound(f"no lane {lane}")
 
@@ -83,16 +125,43 @@ class Registry(Backend):
         view = codec.lane(lane, snapshot)
         assert view is not None
         route = codec.dumps([view.spec.pool, view.spec.weight, view.state])
-        await self._runner.run("publish", [self._keys.registry], (lane, codec.revision(snapshot), route))
+        await self._runner.run("publish", self._keys.of_registry, (lane, codec.revision(snapshot), route))
         return view
 
-    async def routes(self) -> list[Route]:
-        [flat] = await self._runner.plain(self._keys.registry, ("HGETALL", self._keys.registry))
-        found = []
-        for lane, body in codec.pairs(flat).items():
-            pool, weight, state = codec.loads(body.partition(b" ")[2])
-            found.append(Route(lane.decode(), pool, weight, LaneState(state)))
-        return found
+    async def routes(self, *, fresh: bool = False) -> list[Route]:
+        known = self._routes
+        if known is None or fresh or time.monotonic() - known.read_at > _READ_ALL_S:
+            return await self._read_routes()
+        registry, revision, changes = self._keys.of_registry
+        count, said, told, now = await self._runner.plain(
+            registry,
+            ("HLEN", registry),
+            ("GET", revision),
+            ("XRANGE", changes, f"({known.revision}-0", "+", "COUNT", _MOST_CHANGES),
+            ("TIME",),
+        )
+        self._hear_time(now)
+        lanes = [flat[1] for _, flat in told]
+        if int(said or 0) != known.revision + len(lanes):
+            return await self._read_routes()  # too many changes, or another history of the registry
+        if lanes:
+            [bodies] = await self._runner.plain(registry, ("HMGET", registry, *lanes))
+            known = known.changed(int(said), [_route(*pair) for pair in zip(lanes, bodies, strict=True)])
+        if count != len(known.routes):
+            return await self._read_routes()  # release 0.1.0 adds lanes and says nothing of it
+        self._routes = known
+        return known.routes
+
+    async def _read_routes(self) -> list[Route]:
+        registry, revision, _ = self._keys.of_registry
+        commands = ("GET", revision), ("HGETALL", registry), ("TIME",)
+        said, flat, now = await self._runner.plain(registry, *commands)
+        self._hear_time(now)
+        found = [route for pair in codec.pairs(flat).items() if (route := _route(*pair)[1]) is not None]
+        before = self._routes.routes if self._routes is not None else None
+        # Whoever has seen the same list has nothing to do.
+        self._routes = _Routes(int(said or 0), before if before == found else found, time.monotonic())
+        return self._routes.routes
 
     async def lanes(self, pool: str | None = None) -> list[Lane]:
         routes = [r for r in await self.routes() if pool in (None, r.pool)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txmanager.core.admission import Limits
+from txmanager.core.admission import ALIVE_MS, Limits
 from txmanager.runtime.gateway.dispatch import Rules
 from txmanager.runtime.gateway.node import Options
 from txmanager.runtime.gateway.submit import Terms
@@ -22,7 +22,7 @@ def limits_of(settings: GatewaySettings, strict: bool, resend_after_s: float, *,
         hold_ms=settings.hold_ms,
         idle_ms=int(settings.idle_s * 1000),
         count_fresh_ms=settings.count_fresh_ms,
-        quiet_ms=settings.lag_ms if strict and not local and settings.store == "ledger" else 0,
+        quiet_ms=ALIVE_MS + settings.lag_ms if strict and not local and settings.store == "ledger" else 0,
         resend_ms=0 if strict else int(resend_after_s * 1000),
         strict=strict,
         order=order,  # type: ignore[arg-type]
@@ -41,7 +41,14 @@ def options_of(settings: GatewaySettings) -> Options:
 
 
 def rules_of(settings: GatewaySettings, strict: bool) -> Rules:
-    return Rules(strict, settings.lag_ms, settings.poll_ms, settings.executors)
+    return Rules(
+        strict,
+        settings.lag_ms,
+        settings.poll_ms,
+        settings.executors,
+        gaps_wait=settings.gaps == "hold",
+        detail=settings.detail,
+    )
 
 
 def terms_of(settings: GatewaySettings) -> Terms:
@@ -51,4 +58,6 @@ def terms_of(settings: GatewaySettings) -> Terms:
         price_floor=settings.price_floor,
         repeat_is_error=settings.duplicates == "error",
         ordered=settings.ordering,
+        gaps_wait=settings.gaps == "hold",
+        detail=settings.detail,
     )

@@ -36,6 +36,10 @@ class Rules:
     lag_ms: int = 6_000
     poll_ms: int = 50
     executors: int = 64
+    gaps_wait: bool = True
+    """False: what the node calls a gap is refused; its caller sends it again when the gap is filled."""
+    detail: bool = False
+    """Each grant and each wake-up is logged, too."""
 
 
 def as_count(seen: Seen, pending: int = 0, orphaned: str = "") -> Count:
@@ -74,6 +78,8 @@ class Dispatcher:
 
     def start(self, grant: Grant, called_at: float) -> None:
         """Carry a grant out, and those that follow from it."""
+        if self._rules.detail:
+            self._log.debug("granted", sender=grant.sender, nonce=grant.nonce, fence=grant.fence)
         task = asyncio.create_task(self._carry_out(self._heart.hold(grant, called_at)))
         self._sending.add(task)
         self._metrics.held.labels(self._chain).set(len(self._sending))
@@ -127,6 +133,8 @@ class Dispatcher:
             await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if waits[0].done() and not waits[0].cancelled() and waits[0].exception() is not None:
                 await asyncio.sleep(min(timeout_s, 0.2))
+            elif self._rules.detail and any(wait.done() for wait in waits):
+                self._log.debug("woken")
         finally:
             for wait in waits:
                 wait.cancel()
@@ -139,7 +147,15 @@ class Dispatcher:
         while hold is not None:
             grant = hold.grant
             self._metrics.wait_s.labels(self._chain).observe(grant.waited_ms / 1000)
-            self._log.debug("hold taken", sender=grant.sender, nonce=grant.nonce, tries=grant.tries, again=grant.again)
+            self._log.debug(
+                "hold taken",
+                sender=grant.sender,
+                nonce=grant.nonce,
+                tries=grant.tries,
+                again=grant.again,
+                waited_ms=grant.waited_ms,
+                waiting=grant.waiting,
+            )
             reply = await self._send(hold)
             hold = None if reply is None else await self._report(grant, reply)
 
@@ -202,6 +218,8 @@ class Dispatcher:
         fate = after_send(reply)
         self._metrics.sends.labels(self._chain, fate).inc()
         verdict, message = _told(fate, reply, grant)
+        if reply.verdict is NodeVerdict.NONCE_GAP and not self._rules.gaps_wait:
+            verdict, message = "refuse", words.refused_by_node(reply)
         if verdict == "refuse":
             self._metrics.ended.labels(self._chain, "refused").inc()
         if verdict in ("sent", "refuse"):

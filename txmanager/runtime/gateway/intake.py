@@ -59,6 +59,8 @@ class Intake:
             batch.append(waiting)
             offers += waiting.offers
             counts |= waiting.counts
+        if not batch:  # another call took them along
+            return
         called_at = self._now()
         try:
             answers = await self._mempool.admit(offers, counts or None, owner=self._heart.owner)

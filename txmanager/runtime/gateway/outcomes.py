@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 
 from txmanager.core.admission import Ended, Mempool, State
-from txmanager.core.errors import Unavailable, Unconfirmed
+from txmanager.core.errors import Unavailable
 from txmanager.runtime.gateway import words
 
 _TAKEN = frozenset({State.SENT, State.LANDED})
@@ -46,29 +47,38 @@ class Outcomes:
                     future.set_exception(Lost())
 
     async def word(self, hash: str, future: asyncio.Future[str | None], timeout_s: float) -> str | None:
-        """The words of a refusal; None when a node took it, or nobody knew in time."""
+        """The words of a refusal; None when a node took it, or nobody knew in time and it is still here."""
         watching = asyncio.create_task(self._watch(hash, timeout_s))
         try:
             await asyncio.wait({future, watching}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if future.done():
-                return future.result()
-            return watching.result() if watching.done() else None
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+        if future.done():
+            return future.result()
+        if not watching.cancelled():
+            return watching.result()
+        with suppress(Unavailable):
+            return (await self._look(hash))[1]  # the store may have lost it since
+        return None
 
     async def _watch(self, hash: str, timeout_s: float) -> str | None:
         """Another instance may send it."""
         while True:
             try:
                 await self._mempool.wait_word(hash, timeout_s)
-                found = await self._mempool.find(hash)
-            except (Unavailable, Unconfirmed):
+                decided, refusal = await self._look(hash)
+            except Unavailable:
                 await asyncio.sleep(0.5)
                 continue
-            if isinstance(found, Ended):
-                return None if found.reason == "final" else words.ended(found)
-            if found is None:
-                raise Lost
-            if found.state in _TAKEN:
-                return None
+            if decided:
+                return refusal
+
+    async def _look(self, hash: str) -> tuple[bool, str | None]:
+        """Whether it is decided, and the words of a refusal."""
+        found = await self._mempool.find(hash)
+        if found is None:
+            raise Lost
+        if isinstance(found, Ended):
+            return True, None if found.reason == "final" else words.ended(found)
+        return found.state in _TAKEN, None

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import structlog
+
 from txmanager.core.admission import Admitted, Count, End, Mempool, Offer
 from txmanager.core.after_send import Fate, after_send
 from txmanager.core.chain import Verdict
@@ -50,6 +52,10 @@ class Terms:
     repeat_is_error: bool = True
     ordered: bool = True
     """False: the caller's bytes are sent on arrival."""
+    gaps_wait: bool = True
+    """False: a transaction above a gap is sent like any other, and its caller gets the node's word."""
+    detail: bool = False
+    """Each transaction that joins the queue is logged."""
 
 
 class Submitter:
@@ -80,6 +86,7 @@ class Submitter:
         self._sent_upto = sent_upto
         self._chain = str(upstream.chain_id)
         self._looking: dict[str, asyncio.Task[Seen]] = {}
+        self._log = structlog.get_logger("gateway")
 
     async def read(self, texts: Sequence[object]) -> list[Given | Denied]:
         """What the bytes alone decide; no I/O."""
@@ -168,9 +175,11 @@ class Submitter:
             return Denied("the sender's count could not be read; try again")
         if answer.word != "admitted":
             return Denied(words.not_admitted(given, answer))
+        if self._terms.detail:
+            self._log.debug("joined", sender=given.sender, nonce=given.nonce, next=answer.base, gapped=answer.gapped)
         if not self._terms.ordered:
             return await self._send_now(given)
-        if answer.gapped or not self._terms.waits:
+        if not self._terms.waits or (answer.gapped and self._terms.gaps_wait):
             return given.hash
         refusal = await self._outcomes.word(given.hash, futures[given.hash], self._terms.answer_ms / 1000)
         return given.hash if refusal is None else Denied(refusal)

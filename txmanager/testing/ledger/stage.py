@@ -24,7 +24,9 @@ class Stage:
     expire: Callable[..., Any]
     """`await expire("home", id)` or `expire("tombstone", id, lane)`: the moment its time is over.
     `expire("schema", lane=lane)`: the moment an operator raised the lane's schema above ours.
-    `expire("deadlines", lane=lane)`: the moment every reservation's, place's and turn's time is over."""
+    `expire("deadlines", lane=lane)`: the moment every reservation's, place's and turn's time is over.
+    `expire("charges")`: the moment it is time to look at every open charge, and every corrected life is forgotten.
+    `expire("backlog", lane=lane)`: the moment the homes of all that is in the backlog have forgotten it."""
     again: Callable[..., Ledger]
     """Another client of the same store; keyword arguments as of the backend."""
     names: itertools.count[int] = field(default_factory=lambda: itertools.count(1))

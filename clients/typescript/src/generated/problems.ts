@@ -11,6 +11,9 @@ export class BadSignatureError extends TxManagerError {}
 /** The API answered with the problem code `body_too_large`. */
 export class BodyTooLargeError extends TxManagerError {}
 
+/** The API answered with the problem code `budget_exhausted`. */
+export class BudgetExhaustedError extends TxManagerError {}
+
 /** The API answered with the problem code `busy`. */
 export class BusyError extends TxManagerError {}
 
@@ -131,6 +134,9 @@ export class TooManyHeldError extends TxManagerError {}
 /** The API answered with the problem code `too_many_streams`. */
 export class TooManyStreamsError extends TxManagerError {}
 
+/** The API answered with the problem code `transaction_refused`. */
+export class TransactionRefusedError extends TxManagerError {}
+
 /** The API answered with the problem code `turn_taken`. */
 export class TurnTakenError extends TxManagerError {}
 
@@ -151,6 +157,7 @@ export const PROBLEMS = {
     bad_bytes: BadBytesError,
     bad_signature: BadSignatureError,
     body_too_large: BodyTooLargeError,
+    budget_exhausted: BudgetExhaustedError,
     busy: BusyError,
     error: UnexpectedError,
     fenced: FencedError,
@@ -191,6 +198,7 @@ export const PROBLEMS = {
     too_many_connections: TooManyConnectionsError,
     too_many_held: TooManyHeldError,
     too_many_streams: TooManyStreamsError,
+    transaction_refused: TransactionRefusedError,
     turn_taken: TurnTakenError,
     unauthorized: UnauthorizedError,
     unavailable: UnavailableError,

@@ -7,6 +7,12 @@ export interface components {
         Alive: {
             status: string;
         };
+        ArchiveView: {
+            /** @example sqlite */
+            database: string;
+            /** @description Final records that it has not taken yet; null where they are not shown. */
+            waiting: number | null;
+        };
         /** @description One signed transaction. `dead` is the proof that it can never land. */
         AttemptView: {
             nonce: number;
@@ -42,6 +48,74 @@ export interface components {
             /** @description The error's code if the call was refused before it acted; else empty. */
             refused: string;
         };
+        BatchRequest: {
+            /** @description Each as `BatchItem`. */
+            intents: {
+                [key: string]: unknown;
+            }[];
+        };
+        /** @description `accepted` and `replayed` have a record, `refused` has a problem. */
+        BatchResult: {
+            /** @enum {string} */
+            result: "accepted" | "replayed" | "refused";
+            /** @description What a request of its own would have been answered with. */
+            status: number;
+            /** @default null */
+            record?: components["schemas"]["RecordView"] | null;
+            /** @default null */
+            problem?: {
+                [key: string]: unknown;
+            } | null;
+        };
+        BatchView: {
+            /** @description In the order of the request. */
+            results: components["schemas"]["BatchResult"][];
+        };
+        BudgetList: {
+            budgets: components["schemas"]["BudgetView"][];
+        };
+        /** @description One budget. Amounts are in the chain's smallest unit. */
+        BudgetView: {
+            /** @example token:wallet/mainnet/1d */
+            name: string;
+            /**
+             * @description token, pool or key.
+             * @example token
+             */
+            kind: string;
+            network: string;
+            /**
+             * @description Its span, or `ever`.
+             * @example 1d
+             */
+            per: string;
+            /** @description What it pays for within its span, now. */
+            limit: string;
+            /** @description What the configuration says; an operator may have set another limit. */
+            configured: string;
+            /** @description The worst cases of intents that have not ended. */
+            charged: string;
+            /** @description What intents cost that ended within the span. */
+            spent: string;
+            left: string;
+            /** @description The ledger may have lost charges: nothing is accepted until it is rebuilt. */
+            rebuilding: boolean;
+        };
+        /** @description Who is calling, and what the token allows. */
+        CallerView: {
+            name: string;
+            /** @description `*` is all tenants. */
+            tenant: string;
+            /** @description Those that this token can name in `?tenant=`. */
+            tenants: string[];
+            scopes: string[];
+            /** @description Whether it sees all tenants, and may steer lanes if it has the scope `operate`. */
+            whole: boolean;
+            /** @description The pools it is limited to; null is all of them. */
+            pools: string[] | null;
+            /** Format: date-time */
+            session_ends_at: string | null;
+        };
         Check: {
             ok: boolean;
             /** @default null */
@@ -55,12 +129,32 @@ export interface components {
                 [key: string]: number;
             } | null;
         };
+        /** @description A login code, for the fragment of a URL. */
+        CodeView: {
+            code: string;
+            lasts_s: number;
+        };
         DeadList: {
             dead: components["schemas"]["LetterView"][];
         };
         Deleted: {
             lane: string;
             deleted: boolean;
+        };
+        /** @description Nothing was written. `forecast` is what acceptance does not check: simulation, price, the lane's key. */
+        DryRunView: {
+            accepted: components["schemas"]["Verdict"];
+            forecast: {
+                [key: string]: unknown;
+            } | null;
+        };
+        Ended: {
+            ended: boolean;
+        };
+        EndpointView: {
+            host: string;
+            /** @description Whether it is one node, and no balancer. */
+            direct: boolean;
         };
         /** @description What every submit may carry beside its payload. */
         Envelope: {
@@ -79,6 +173,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -231,6 +330,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -283,6 +387,16 @@ export interface components {
             state: string;
             pending: components["schemas"]["TrackingView"][];
         };
+        /** @description Newest first by the time of acceptance. */
+        IntentList: {
+            intents: components["schemas"]["RecordView"][];
+            /** @description Where the next page begins; null at the end. */
+            cursor: string | null;
+            /** @description It looked at enough and stopped: there may be more behind `cursor`. */
+            partial: boolean;
+            /** @description Whether ended intents are listed. Without an archive only live ones are. */
+            archived: boolean;
+        };
         /** @description An intent of any kind. */
         IntentRequest: {
             /** @constant */
@@ -303,6 +417,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -326,6 +445,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -349,6 +473,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -372,6 +501,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -395,6 +529,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -418,6 +557,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -441,6 +585,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -464,6 +613,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -487,6 +641,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -568,6 +727,21 @@ export interface components {
             fence: number;
             /** Format: date-time */
             expiresAt: string | null;
+        };
+        /** @description What one look at the lanes found, for those who may see it. */
+        LookView: {
+            /** @description The ledger's clock, in milliseconds. */
+            at: number;
+            /** @description Whether `lanes` are all lanes, or those that changed. */
+            all: boolean;
+            lanes: components["schemas"]["LaneView"][];
+            /** @description Lanes that were deleted. */
+            gone: string[];
+            events: components["schemas"]["EventView"][];
+            /** @description More happened than is told: read what you show again. */
+            missed: boolean;
+            /** @description The ledger does not answer. */
+            away: boolean;
         };
         /**
          * @description A new access key of the relayer's own account.
@@ -684,6 +858,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -727,6 +906,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -899,6 +1083,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -962,6 +1151,11 @@ export interface components {
              * @default null
              */
             max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
             /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
             metadata?: {
                 [key: string]: unknown;
@@ -1006,6 +1200,16 @@ export interface components {
             public_key: string;
             amount: string | number;
         };
+        /** @description The code of a login. */
+        OpenRequest: {
+            code: string;
+        };
+        /** @description A session's token: it is shown once. */
+        OpenedView: {
+            token: string;
+            /** Format: date-time */
+            ends_at: string;
+        };
         /** @description The final result, from chain data. */
         OutcomeView: {
             status: components["schemas"]["Status"];
@@ -1028,7 +1232,7 @@ export interface components {
              * @example idempotency_key_reused
              * @enum {string}
              */
-            code: "bad_bytes" | "bad_signature" | "body_too_large" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "headers_too_large" | "idempotency_key_reused" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "not_signed" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "signer_away" | "signer_fault" | "signer_refused" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_held" | "too_many_streams" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
+            code: "bad_bytes" | "bad_signature" | "body_too_large" | "budget_exhausted" | "busy" | "error" | "fenced" | "forbidden" | "foreign_host" | "headers_too_large" | "idempotency_key_reused" | "invalid_idempotency_key" | "invalid_input" | "invalid_settings" | "key_missing" | "lane_closed" | "ledger_memory_full" | "ledger_rolled_back" | "malformed_request" | "method_not_allowed" | "misconfigured" | "missing_idempotency_key" | "no_lane" | "no_route" | "nonce_conflict" | "not_allowed" | "not_found" | "not_signed" | "own_account_refused" | "policy_refused" | "queue_full" | "quota_used" | "refused" | "request_refused" | "request_too_slow" | "reservation_over" | "signer_away" | "signer_fault" | "signer_refused" | "stale_claim" | "token_queue_full" | "too_many_connections" | "too_many_held" | "too_many_streams" | "transaction_refused" | "turn_taken" | "unauthorized" | "unavailable" | "unconfirmed" | "unsupported_media_type";
             kept: string;
             do: string;
             /** @default null */
@@ -1050,6 +1254,21 @@ export interface components {
              * @default null
              */
             shouldRetry?: boolean | null;
+            /**
+             * @description The budget that does not pay for it.
+             * @default null
+             */
+            budget?: string | null;
+            /**
+             * @description What is left of it, in the chain's smallest unit.
+             * @default null
+             */
+            left?: string | null;
+            /**
+             * @description What the intent costs at worst, in the same unit.
+             * @default null
+             */
+            needs?: string | null;
             /**
              * @description Your place in line.
              * @default null
@@ -1096,6 +1315,33 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * @description What budgets were charged for it at worst, in the smallest unit. Where one pays.
+             * @default null
+             */
+            charge?: string | null;
+            /**
+             * @description What they were booked at its end. Where one pays.
+             * @default null
+             */
+            cost?: string | null;
+            /**
+             * @description Whose it is. In lists.
+             * @default null
+             */
+            tenant?: string | null;
+            /**
+             * @description Names this use of the key, for ever. In lists.
+             * @default null
+             */
+            life?: string | null;
+            /**
+             * @description As it was accepted; null where only the outcome is kept. In lists.
+             * @default null
+             */
+            payload?: {
+                [key: string]: unknown;
+            } | null;
         };
         /** @description Give back a number that was not sent. */
         RecycleRequest: {
@@ -1243,11 +1489,61 @@ export interface components {
             /** @description The record's own status: queued, inflight, held, done, failed, cancelled. */
             recordStatus: string;
         };
+        SessionList: {
+            sessions: components["schemas"]["SessionView"][];
+        };
+        /** @description One login. */
+        SessionView: {
+            id: string;
+            /** @description The token that it acts as. */
+            name: string;
+            /** Format: date-time */
+            opened_at: string;
+            /** Format: date-time */
+            ends_at: string;
+            origin: string;
+            /** @description Whether it is the session that asks. */
+            own: boolean;
+        };
+        SignersView: {
+            pool: string;
+            /** @description Where its keys are: `file`, `env`, or the name of a signer. */
+            sources: string[];
+        };
+        /**
+         * @description What a row spent money on. All of them together are what a balance lost.
+         * @enum {string}
+         */
+        Spending: "intent" | "top_up" | "key_action";
         /**
          * @description Where an intent is. Each member says who moves it on, and what a crash leaves behind.
          * @enum {string}
          */
         Status: "queued" | "inflight" | "held" | "done" | "failed" | "cancelled";
+        SystemNetworkView: {
+            name: string;
+            chain: string;
+            title: string;
+            /** @description How the ids of its lanes begin. */
+            lanes: string;
+            unit: components["schemas"]["UnitView"];
+            /** @description The page of a transaction; `{hash}` stands for its hash. */
+            explorer: string | null;
+            pools: string[];
+            /** @description null where the token may not see them. */
+            endpoints: components["schemas"]["EndpointView"][] | null;
+        };
+        /** @description What the installation consists of. */
+        SystemView: {
+            version: string;
+            networks: components["schemas"]["SystemNetworkView"][];
+            /** @description null where there is none. */
+            archive: components["schemas"]["ArchiveView"] | null;
+            /** @description null where the token may not see them. */
+            workers: components["schemas"]["WorkerView"][] | null;
+            /** @description null where the token may not see them. */
+            signers: components["schemas"]["SignersView"][] | null;
+        };
         /** @description One transaction that was given to us. Its record is GET /v1/intents/{idempotencyKey}. */
         TrackingView: {
             txHash: string;
@@ -1260,6 +1556,12 @@ export interface components {
             status: string;
             /** Format: date-time */
             lastCheckedAt: string | null;
+        };
+        /** @description The chain's money. */
+        UnitView: {
+            smallest: string;
+            coin: string;
+            decimals: number;
         };
         /** @description End a turn, or leave the line. A number that was not sent goes back. */
         UnlockRequest: {
@@ -1277,6 +1579,70 @@ export interface components {
             unlocked: boolean;
             recycled: boolean;
             nonce: number | null;
+        };
+        UsageList: {
+            usage: components["schemas"]["UsageView"][];
+        };
+        /** @description Sums of one group on one network. Amounts are exact, in the chain's smallest unit. */
+        UsageView: {
+            /**
+             * @description Amounts of two networks are never added.
+             * @example near:mainnet
+             */
+            network: string;
+            /** @description What the money went for. */
+            spending: components["schemas"]["Spending"];
+            /** @default null */
+            tenant?: string | null;
+            /** @default null */
+            token?: string | null;
+            /** @default null */
+            pool?: string | null;
+            /** @default null */
+            kind?: string | null;
+            /**
+             * Format: date
+             * @default null
+             */
+            day?: string | null;
+            count: number;
+            done: number;
+            failed: number;
+            cancelled: number;
+            /** @description Everything that left the lanes: fees and deposits. */
+            cost: string;
+            /** @description What intents that are done paid to others, as their payloads say. */
+            deposits: string;
+            /** @description Intents whose cost the chain did not tell; no sum has them. */
+            unknown: number;
+        };
+        /** @description What the same request without `dry_run` would be answered with. */
+        Verdict: {
+            ok: boolean;
+            status: number;
+            /** @default null */
+            replayed?: boolean | null;
+            /**
+             * @description Where it would go.
+             * @default null
+             */
+            lane?: string | null;
+            /**
+             * @description What budgets would be charged, in the smallest unit.
+             * @default null
+             */
+            charge?: string | null;
+            /** @default null */
+            problem?: {
+                [key: string]: unknown;
+            } | null;
+        };
+        WorkerView: {
+            name: string;
+            /** @description Lanes that it is able to serve. */
+            serves: number;
+            /** @description Lanes that it owns now. */
+            holds: number;
         };
     };
     responses: never;

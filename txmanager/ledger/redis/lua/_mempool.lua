@@ -228,6 +228,8 @@ local function move(t, state)
     if t.sent_at == 0 then t.sent_at = now end
     redis.call('ZADD', KEYS[12], digits(t.sent_at + L.idle_ms), t.hash)
     if L.resend_ms > 0 then wake_at(s, now + L.resend_ms) end
+  elseif state == 'unsure' then
+    redis.call('ZADD', KEYS[12], digits(now + L.idle_ms), t.hash)
   end
   if (state == 'waiting' or state == 'unsure') and t.nonce < s.next then
     s.next = t.nonce < s.count and s.count or t.nonce

@@ -3,14 +3,8 @@ local function heard(owner)
   local since, last = string.match(redis.call('HGET', KEYS[13], owner) or '', '^(%d+) (%d+)$')
   return tonumber(since), tonumber(last)
 end
--- A living instance, on a store that is neither new nor forgetful. When the server changed, a grant may be forgotten:
--- everything here may have been sent.
+-- A living instance, on a store that is neither new nor forgetful.
 local function may_grant(owner)
-  local found = replication_id()
-  if C.replid ~= '' and C.replid ~= found then
-    C.quiet, C.doubt = now + L.quiet_ms, C.seq
-  end
-  C.replid = found
   local _, last = heard(owner)
   return last ~= nil and now - last < L.alive_ms and now >= C.quiet
 end
@@ -23,7 +17,7 @@ local function tell(address, h)
   local t = tx(h.hash)
   return {
     t.hash, address, t.nonce, h.fence, digits(math.max(0, h.till - now)), h.again, digits(t.tries),
-    digits(math.max(0, h.at - t.at))
+    digits(math.max(0, h.at - t.at)), digits(sender(address).waiting)
   }
 end
 local function grant(s, t, owner, call, after)

@@ -18,7 +18,11 @@ end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 if unsigned then
-  redis.call('HDEL', KEYS[6], 'p')
+  if redis.call('HEXISTS', KEYS[1], 'archive') == 1 then
+    keep_payload(KEYS[2], KEYS[6], record[3])
+  else
+    redis.call('HDEL', KEYS[6], 'p')
+  end
   finish(KEYS[3], KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(clock()))
   leave(KEYS[2], KEYS[4], KEYS[5], {ARGV[1]}, {record[3]})
   give_back(KEYS[1], {record[6] or nil})

@@ -1,6 +1,6 @@
 -- forget_lane: delete a keyless lane that nothing depends on any more.
 -- Keys   1 lane (hash)  2 reservations (hash)  3 deadlines (zset)  4 reuse (zset)  5 line (zset)  6 queue (stream)
---        7 open (set)  8 finals (set)  9 fills (hash)  10 events (stream)
+--        7 open (set)  8 finals (set)  9 fills (hash)  10 backlog (zset)  11 events (stream)
 -- Reply  {"ok"} | {"unknown"} | {"kept", keyless "1" | "", state, "records" | "sent" | "reserved" | ""}
 -- Why    whoever is given a number of a new counter must not meet bytes of the old one
 --@include _time
@@ -18,7 +18,7 @@ for _, token in ipairs(redis.call('HKEYS', KEYS[2])) do
   end
 end
 if redis.call('XLEN', KEYS[6]) + redis.call('SCARD', KEYS[7]) + redis.call('SCARD', KEYS[8])
-  + redis.call('HLEN', KEYS[9]) > 0 then why = 'records' end
+  + redis.call('HLEN', KEYS[9]) + redis.call('ZCARD', KEYS[10]) > 0 then why = 'records' end
 if why ~= '' or lane[2] ~= '1' or lane[1] == 'closed' then return {'kept', lane[2] or '', lane[1], why} end
 redis.call('DEL', unpack(KEYS))
 return {'ok'}

@@ -9,8 +9,10 @@
 --@include _decimal
 --@include _replication
 --@include _mempool
+--@include _mempool_server
 --@include _mempool_grant
 --@include _mempool_observe
+mind_the_server()
 local owner, call = ARGV[2], ARGV[3]
 local counts, at = {}, 5
 for _ = 1, tonumber(ARGV[4]) do
@@ -75,7 +77,7 @@ local function offered(hash, address, nonce, price, beats, raw, name)
   if held and held.nonce == nonce then return {'processing', s.run, '0', '', ''} end -- rule 3
   if nonce < s.count then return {'low', s.run, '0', '', ''} end -- rule 4
   local old = newest(s, nonce)
-  if old and old.state ~= 'waiting' and L.strict then return {'low', s.run, '0', '', ''} end
+  if old and L.strict and (old.state ~= 'waiting' or old.seq <= C.doubt) then return {'low', s.run, '0', '', ''} end
   if old and old.price > beats then return {'replace_underpriced', s.run, '0', '', ''} end -- rule 5
   local replaced = old and old.state == 'waiting' and old or nil
   local room = replaced and #raw - replaced.size or #raw

@@ -6,6 +6,7 @@
 --@include _time
 --@include _replication
 --@include _mempool
+--@include _mempool_server
 --@include _mempool_grant
 local owner, call, fence, verdict, wait = ARGV[2], ARGV[3], ARGV[5], ARGV[6], tonumber(ARGV[9])
 local s = sender(ARGV[4])
@@ -23,6 +24,7 @@ if not h or h.fence ~= fence or h.owner ~= owner then
 end
 local t = tx(h.hash)
 redis.call('HDEL', KEYS[10], s.address)
+mind_the_server()
 s.done = fence
 -- Whether it may wait again: what was accepted since has taken its place otherwise.
 local fits = C.waiting_bytes + t.size <= L.kept_bytes and C.waiting < L.capacity

@@ -1,4 +1,4 @@
--- mempool_expire: end what waited gapped or was sent too long; forget old ends, dead instances and idle senders.
+-- mempool_expire: end what was sent, or waited behind a missing nonce, for too long; forget old ends, dead instances and idle senders.
 -- Keys   as in _mempool
 -- Args   1 limits  2 how many of each kind at most
 -- Reply  {hashes that expired, "1" when there is more to do}
@@ -10,7 +10,9 @@ local most, expired = tonumber(ARGV[2]), {}
 local late = redis.call('ZRANGEBYSCORE', KEYS[12], '-inf', digits(now), 'LIMIT', 0, most + 1)
 for i = 1, math.min(most, #late) do
   local t = #late[i] == 66 and tx(late[i])
-  if t then
+  if t and t.state == 'unsure' and (L.order ~= 'nonce' or t.nonce <= sender(t.sender).run) then
+    redis.call('ZADD', KEYS[12], digits(now + L.idle_ms), t.hash) -- it goes again until the chain decides
+  elseif t then
     finish(t, 'expired', '', '')
     expired[#expired + 1] = t.hash
   else

@@ -6,8 +6,10 @@
 --@include _time
 --@include _replication
 --@include _mempool
+--@include _mempool_server
 --@include _mempool_grant
 redis.call('ZREM', KEYS[7], '') -- needs no memory: a full server must not stop sends
+mind_the_server()
 local owner, call, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local function holds()
   local flat, found = redis.call('HKEYS', KEYS[10]), {}
@@ -42,7 +44,7 @@ for _, one in ipairs(holds()) do
 end
 if #mine > 0 then return {with_bytes(mine), 0, next_ms()} end
 -- Pauses that are over; and what a node had for long enough goes again, lowest nonce first.
-for _, address in ipairs(redis.call('ZRANGEBYSCORE', KEYS[11], '-inf', digits(now))) do
+for _, address in ipairs(redis.call('ZRANGEBYSCORE', KEYS[11], '-inf', digits(now), 'LIMIT', 0, L.page)) do
   local s = sender(address)
   redis.call('ZREM', KEYS[11], address)
   if s.paused <= now then

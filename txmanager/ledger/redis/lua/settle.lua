@@ -22,6 +22,7 @@ if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it rem
 end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
+local archive = redis.call('HGET', KEYS[1], 'archive')
 local now, at, finals, sids, shares = digits(clock()), 9, {}, {}, {}
 local replies, none = {'ok', now}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
@@ -63,6 +64,11 @@ for i = 6, #KEYS do
       if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
     end
     if record[4] then redis.call('HDEL', KEYS[i], 'd') end -- the operator's word has nothing left to act on
+    if archive then
+      keep_payload(KEYS[2], KEYS[i], record[3])
+    elseif before == 'held' then
+      redis.call('HDEL', KEYS[i], 'p') -- of one that was set aside
+    end
     local id = id_of(KEYS[i])
     finish(KEYS[3], KEYS[i], id, status, outcome, string.match(name, ':(.+)') or '', err, now)
     finals[#finals + 1] = id

@@ -1,0 +1,108 @@
+"""kill -9 of real archivers, on both databases, while intents end: nothing is lost or doubled.
+
+What is archived is compared with the ledger.
+
+`TXMANAGER_KILLS` sets how many; more of them find rarer things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.api.stage import Program
+from tests.archive.conftest import new_url
+from tests.conftest import HasUrl
+from tests.ledger.conftest import redis_stage
+from tests.servers import Postgres
+from tests.waiting import until
+from txmanager.archive import Database, SqlReader
+from txmanager.core.archive import UsageQuery
+from txmanager.core.errors import Unavailable
+from txmanager.core.listing import Filter, Mark
+from txmanager.core.models import Record
+
+KILLS = int(os.environ.get("TXMANAGER_KILLS", "12"))
+LANES, MAX_LAG = 2, 60
+
+
+async def listed(reader: SqlReader) -> list[Record]:
+    found: list[Record] = []
+    before: Mark | None = None
+    while True:
+        page = await reader.page(Filter(), before, 500)
+        found += page.records
+        before = page.next
+        if before is None:
+            return found
+
+
+def config(folder: Path, ledger: str, prefix: str, archive: str) -> Path:
+    file = folder / "txmanager.toml"
+    told = f'[archive]\nurl = "{archive}"\nperiod_s = 0.02\nmax_lag = {MAX_LAG}\n'
+    file.write_text(f'[ledger]\nurl = "{ledger}"\nprefix = "{prefix}"\n{told}')
+    return file
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_archivers_killed_at_random_lose_and_double_nothing(
+    kind: str, redis7: HasUrl, prefix: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    server: Postgres | None = None
+    url = f"sqlite:///{tmp_path}/archive.db"
+    if kind == "postgres":
+        server = Postgres().start()  # its own: it is killed, too
+        url = await new_url(server)
+    chance = random.Random(24)
+    file = config(tmp_path, redis7.url, prefix, url)
+    archivers = [Program("archiver", file), Program("archiver", file)]
+    wanted: dict[str, str] = {}
+    try:
+        async with redis_stage(redis7.url, prefix, durability="fsync", archive_lag=MAX_LAG) as stage:
+            fences = [await stage.own(await stage.lane(f"near:net:relayer:ed25519.{n}")) for n in range(LANES)]
+            for kills in range(KILLS):
+                program = archivers[kills % 2].start()
+                for _ in range(chance.randrange(1, 6)):
+                    fence = chance.choice(fences)
+                    batch = await stage.settled(fence, chance.randrange(1, 40))
+                    wanted |= {write.life: str(write.id) for write in batch}
+                    await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 99))
+                    await asyncio.sleep(chance.random() * 0.6)
+                if server is not None and kills == KILLS // 2:
+                    server.kill()
+                    server.start()
+                program.kill()
+            last = archivers[0].start()
+            database = Database(url)
+            reader = SqlReader(database)
+
+            async def all_there() -> bool:
+                last.said("x")  # tells when it ended
+                try:
+                    return sum(line.count for line in await reader.usage(UsageQuery(()))) == len(wanted)
+                except Unavailable:
+                    return False
+
+            await until(all_there, 60, every=0.2, what="every ended intent is archived")
+            found = await listed(reader)
+            assert len(found) == len({r.life for r in found}), "stored twice"
+            assert {r.life: str(r.id) for r in found} == wanted
+            for fence in fences:
+                assert await stage.ledger.unarchived(fence.lane, 9) == []
+                assert (await stage.ledger.backlog(fence.lane, 9)).lost == 0
+            for record in chance.sample(found, min(50, len(found))):
+                kept = await stage.ledger.read(record.id)
+                assert kept is not None
+                assert (kept.outcome, kept.status, kept.life) == (record.outcome, record.status, record.life)
+            without = sum(not r.intent.payload for r in found)
+            print(f"{kind}: {KILLS} kills, {len(found)} intents, {without} of them without payload")
+            await database.close()
+    finally:
+        for program in archivers:
+            program.kill()
+        if server is not None:
+            server.close()

@@ -1,0 +1,50 @@
+BEGIN TRANSACTION;
+CREATE TABLE audit (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  tenant TEXT NOT NULL,
+  is_refused INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  entry TEXT NOT NULL
+) STRICT;
+CREATE TABLE buckets (
+  name TEXT PRIMARY KEY,
+  left_over REAL NOT NULL,
+  at INTEGER NOT NULL,
+  full_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE holders (target TEXT PRIMARY KEY, holder TEXT NOT NULL, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE letters (
+  id TEXT PRIMARY KEY,
+  target TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  revived INTEGER NOT NULL,
+  letter TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE made (
+  owner TEXT NOT NULL,
+  lane TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (owner, lane)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE members (name TEXT PRIMARY KEY, lanes TEXT NOT NULL, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE places (
+  target TEXT NOT NULL,
+  lane TEXT NOT NULL,
+  event TEXT NOT NULL,
+  PRIMARY KEY (target, lane)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE release (step INTEGER PRIMARY KEY) STRICT;
+INSERT INTO "release" VALUES(0);
+CREATE TABLE routes (
+  lane TEXT PRIMARY KEY,
+  pool TEXT NOT NULL,
+  weight INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO "routes" VALUES('near:net:relayer:ed25519.a','pool',1,'active',1);
+CREATE INDEX full_buckets ON buckets (full_at);
+CREATE INDEX audit_lists ON audit (tenant, is_refused, number);
+CREATE INDEX letters_by_age ON letters (revived, at);
+DELETE FROM "sqlite_sequence";
+COMMIT;

@@ -1,0 +1,75 @@
+"""Release 0.1.0 and this one on one server at once: each key gets one life, both see the same lanes and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_architecture import ROOT
+from txmanager.core.models import IntentId
+from txmanager.ledger.redis import RedisLedger
+
+OLD = "b726aa9"
+"""Release 0.1.0."""
+KEYS = 200
+
+
+@pytest.fixture(scope="module")
+def old_release(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("release-0.1.0")
+    packed = subprocess.run(["git", "archive", OLD, "txmanager"], cwd=ROOT, capture_output=True, check=False)
+    if packed.returncode != 0:
+        pytest.skip("cannot run here: the history does not reach back to release 0.1.0")
+    subprocess.run(["tar", "-x"], cwd=folder, input=packed.stdout, check=True)
+    return folder
+
+
+async def asking(source: Path, url: str, name: str, lane: str, *keys: int) -> asyncio.subprocess.Process:
+    script = str(ROOT / "tests" / "upgrade" / "asking.py")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, script, url, name, lane, *map(str, keys)),
+        env={**os.environ, "PYTHONPATH": str(source)},
+        cwd=source,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert Path(json.loads(await process.stdout.readline())["source"]).is_relative_to(source)
+    return process
+
+
+async def test_both_releases_accept_the_same_keys_at_once_and_each_key_gets_one_life(old_release, make_server):
+    url = make_server().url
+    lanes = {"old": "near:net:a:1", "new": "near:net:b:2"}
+    running = {
+        "old": await asking(old_release, url, "old", lanes["old"], KEYS - 1, -1, -1),
+        "new": await asking(ROOT, url, "new", lanes["new"], 0, KEYS, 1),
+    }  # they meet in the middle
+    told = {}
+    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in running.values()))
+    for name, (output, _) in zip(running, outputs, strict=True):
+        assert running[name].returncode == 0
+        *answers, told[name] = [json.loads(line) for line in output.splitlines()]
+        told[name]["answers"] = {a["key"]: a for a in answers}
+        assert len(told[name]["answers"]) == KEYS
+    both = [(told["old"]["answers"][f"k{n}"], told["new"]["answers"][f"k{n}"]) for n in range(KEYS)]
+    assert all((a["life"], a["lane"]) == (b["life"], b["lane"]) for a, b in both)
+    assert {a["lane"] for a, _ in both} == set(lanes.values()), "both route to both lanes"
+    first = sum(not told["new"]["answers"][f"k{n}"]["replayed"] for n in range(KEYS))
+    assert 0 < first < KEYS, "each of them was the first with some key"
+    for name in running:
+        assert told[name]["routes"] == [[lane, "active"] for lane in sorted(lanes.values())]
+        assert told[name]["members"] == ["new", "old"]
+    ledger = RedisLedger(url, prefix="both", durability="none")
+    try:
+        views = await ledger.lanes()
+        assert sum(view.depth for view in views) == KEYS, "nothing twice"
+        assert await ledger.read(IntentId("pool", "k0")) is not None
+    finally:
+        await ledger.close()

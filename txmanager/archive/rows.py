@@ -1,0 +1,197 @@
+"""Between a final record and its rows. Numbers that no JSON reader keeps exactly are text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from txmanager.core.archive import Ended
+from txmanager.core.bounds import bounded
+from txmanager.core.listing import error_code, mark_of, metadata_text
+from txmanager.core.models import Attempt, Intent, IntentId, Json, Outcome, Purpose, Record
+from txmanager.core.states import Status
+
+HASH, RECEIVER, METADATA = "hash", "receiver", "metadata."
+_LONGEST = 255
+"""Of a tag's value: nothing longer can be asked for."""
+
+
+def dumps(value: Json) -> str:
+    # PostgreSQL's text takes every character but this one, which JSON may name
+    return orjson.dumps(value).decode().replace("\\u0000", "\\ufffd")
+
+
+def storable(ended: Ended) -> Ended:
+    """As it can be written: a result that an older release stored may be deeper than JSON writers go."""
+    outcome = ended.record.outcome
+    assert outcome is not None
+    try:
+        orjson.dumps(outcome.result)
+    except TypeError:
+        return replace(ended, record=replace(ended.record, outcome=bounded(outcome)))
+    return ended
+
+
+def intent_row(ended: Ended) -> dict[str, Any]:
+    record = ended.record
+    accepted_at, life = mark_of(record)
+    return {
+        "tenant": record.id.tenant,
+        "pool": record.id.pool,
+        "key": record.id.key,
+        "life": life,
+        "accepted_at": accepted_at,
+        "ended_at": record.updated_at,
+        "lane": record.lane,
+        "kind": record.intent.kind,
+        "status": record.status.value,
+        "error": error_code(record),
+        "outcome": outcome_digest(record),
+    }
+
+
+def outcome_digest(record: Record) -> str:
+    """Of what the chain said: two archivers, or two observers, must come to the same."""
+    assert record.outcome is not None
+    told = orjson.dumps(_outcome_json(record.outcome), option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(told, digest_size=16).hexdigest()
+
+
+def tag_rows(ended: Ended, indexed: Collection[str]) -> Iterator[tuple[str, str]]:
+    record = ended.record
+    yield from ((HASH, attempt.hash) for attempt in record.attempts)
+    yield from ((RECEIVER, receiver) for receiver in ended.receivers if len(receiver) <= _LONGEST)
+    for name in indexed:
+        value = metadata_text(record, name)
+        if value is not None and len(value) <= _LONGEST and "\0" not in value:
+            yield METADATA + name, value
+
+
+def usage_key(ended: Ended) -> dict[str, str]:
+    record = ended.record
+    return {
+        "day": datetime.fromtimestamp(record.updated_at / 1000, UTC).strftime("%Y-%m-%d"),
+        "tenant": record.id.tenant,
+        "token": record.intent.token,
+        "pool": record.id.pool,
+        "kind": record.intent.kind,
+        "network": network_of(record.lane),
+        "spending": ended.spending.value,
+    }
+
+
+def network_of(lane: str) -> str:
+    """The chain and the network of a lane, which its id begins with."""
+    return ":".join(lane.split(":", 2)[:2])
+
+
+def document_row(ended: Ended) -> dict[str, Any]:
+    record = ended.record
+    return {
+        "record": dumps(_record_json(record)),
+        "payload": dumps(record.intent.payload) if ended.whole else None,
+    }
+
+
+def _record_json(record: Record) -> dict[str, Json]:
+    intent = record.intent
+    assert record.outcome is not None
+    return {
+        "fingerprint": intent.fingerprint,
+        "partition_key": intent.partition_key,
+        "max_age_s": intent.max_age_s,
+        "metadata": intent.metadata,
+        "version": intent.version,
+        "limits": intent.limits,
+        "token": intent.token,
+        "position": record.position,
+        "created_at": record.created_at,
+        "attempts": [_attempt_json(attempt) for attempt in record.attempts],
+        "outcome": _outcome_json(record.outcome),
+        "hold": record.hold,
+        "cancel_requested": record.cancel_requested,
+        "resigns": record.resigns,
+    }
+
+
+def _attempt_json(attempt: Attempt) -> dict[str, Json]:
+    return {
+        "nonce": str(attempt.nonce),
+        "hash": attempt.hash,
+        "purpose": attempt.purpose,
+        "signed_at": attempt.signed_at,
+        "base_height": str(attempt.base_height),
+        "valid_until": None if attempt.valid_until is None else str(attempt.valid_until),
+        "terms": attempt.terms,
+        "proof": attempt.proof,
+    }
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, Json]:
+    return {
+        "status": outcome.status,
+        "tx_hash": outcome.tx_hash,
+        "nonce": None if outcome.nonce is None else str(outcome.nonce),
+        "result": outcome.result,
+        "error": outcome.error,
+        "cost": None if outcome.cost is None else str(outcome.cost),
+    }
+
+
+def read_record(row: Any) -> Record:
+    """From a row of `intents` joined with its document."""
+    told = orjson.loads(row.record)
+    outcome = told["outcome"]
+    status = Status(row.status)
+    return Record(
+        intent=Intent(
+            id=IntentId(pool=row.pool, key=row.key, tenant=row.tenant),
+            kind=row.kind,
+            payload=orjson.loads(row.payload) if row.payload is not None else {},
+            fingerprint=told["fingerprint"],
+            partition_key=told["partition_key"],
+            max_age_s=told["max_age_s"],
+            metadata=told["metadata"],
+            version=told["version"],
+            limits=told["limits"],
+            token=told["token"],
+        ),
+        lane=row.lane,
+        life=row.life,
+        status=status,
+        position=told["position"],
+        created_at=told["created_at"],
+        updated_at=row.ended_at,
+        attempts=tuple(_attempt(one) for one in told["attempts"]),
+        outcome=Outcome(
+            status=status,
+            tx_hash=outcome["tx_hash"],
+            nonce=None if outcome["nonce"] is None else int(outcome["nonce"]),
+            result=outcome["result"],
+            error=outcome["error"],
+            cost=None if outcome["cost"] is None else int(outcome["cost"]),
+        ),
+        hold=told["hold"],
+        cancel_requested=told["cancel_requested"],
+        resigns=told["resigns"],
+    )
+
+
+def _attempt(told: Json) -> Attempt:
+    until = told["valid_until"]
+    return Attempt(
+        nonce=int(told["nonce"]),
+        hash=told["hash"],
+        raw=b"",
+        purpose=Purpose(told["purpose"]),
+        signed_at=told["signed_at"],
+        base_height=int(told["base_height"]),
+        valid_until=None if until is None else int(until),
+        terms=told["terms"],
+        proof=told["proof"],
+    )

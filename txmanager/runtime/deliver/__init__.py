@@ -1,0 +1,1 @@
+"""What tells others: event streams and webhooks."""

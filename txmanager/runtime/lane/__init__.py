@@ -1,0 +1,1 @@
+"""What owns a lane: takes, signs, writes ahead, sends, tracks, settles, retires. Runs in a worker."""

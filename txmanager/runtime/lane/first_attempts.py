@@ -1,0 +1,191 @@
+"""First attempts: queued intents are taken in order, checked, signed with the next nonces, written ahead and sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from txmanager.core.chain import Impossible, Prepared
+from txmanager.core.errors import NotSigned
+from txmanager.core.flights import Flight
+from txmanager.core.ledger import Taken, WriteAhead
+from txmanager.core.models import Attempt, failure
+from txmanager.core.states import Status
+from txmanager.core.turns import Turns
+from txmanager.runtime.lane.breaks import AGAIN_MS, Broken, is_break
+from txmanager.runtime.lane.outbox import Outbox
+from txmanager.runtime.lane.owner import OwnedLane, Unserved
+from txmanager.runtime.lane.prepare import count_saved, fail_unsigned, prepare, record_of
+from txmanager.runtime.lane.sealing import sealed
+from txmanager.runtime.lane.shortage import Shortage
+from txmanager.runtime.lane.signatures import NotYet, Slot
+from txmanager.runtime.lane.wallet import Wanted
+
+Ready = Sequence[tuple[Taken, Prepared]]
+
+
+class FirstAttempts:
+    def __init__(self, lane: OwnedLane, outbox: Outbox, shortage: Shortage) -> None:
+        self._lane = lane
+        self._outbox = outbox
+        self._shortage = shortage
+        self._asked: tuple[tuple[str, str], ...] = ()
+        """What the signer was asked for last, by position and life."""
+
+    async def take(self, room: int) -> bool:
+        """Whether there may be more to do at once."""
+        lane = self._lane
+        lane.plan.take_begins()
+        taken = await lane.retry_while_leased(lambda: lane.context.ledger.take(lane.fence, room))
+        lane.plan.took([t.position for t in taken], room)
+        lane.context.point("after_take")
+        if not taken:
+            return False
+        taken = await sealed(lane, taken)  # before anything in it is believed
+        if not taken:
+            return True
+        taken = await self._drop_expired(self._served(taken))
+        sifted = await lane.wallet.sift(await self._prepare(taken))
+        await fail_unsigned(lane, sifted.failed)
+        if sifted.short is not None:
+            lane.plan.take_again()  # it stays queued, and is taken again
+            if not sifted.ready:
+                await self._shortage.stop_for(sifted.short)
+                return False
+        if sifted.ready:
+            await self._send(sifted.ready)
+        return True
+
+    async def _send(self, ready: Ready) -> None:
+        lane = self._lane
+        try:
+            with lane.context.metrics.sign_s.time():
+                attempts = await self._sign(ready)
+        except NotYet:
+            lane.plan.take_again()  # what was taken is taken again, and checked again, when it is signed
+            raise
+        except NotSigned as nothing:
+            await fail_unsigned(lane, [(t, nothing.error) for t, _ in ready if t.intent.id == nothing.id])
+            count_saved(lane, nothing.saved)
+            lane.plan.take_again()  # the others of the batch are taken again
+            return
+        lane.context.point("after_sign")
+        if not attempts:
+            return
+        if len(attempts) < len(ready):
+            lane.plan.take_again()  # what is not signed yet is taken again
+        signed = list(zip([entry for entry, _ in ready], attempts, strict=False))
+        writes = [WriteAhead(t.intent.id, t.life, t.position, attempt) for t, attempt in signed]
+        if not await self._outbox.write_ahead(writes, allowed=lane.plan.may_take()):
+            return
+        lane.plan.head.signed(writes[-1].position)
+        lane.context.point("after_write_ahead")
+        batch = []
+        for entry, attempt in signed:
+            flight = Flight(record_of(lane.id, entry, Status.INFLIGHT, attempt))
+            lane.plan.flights.add(flight)
+            batch.append((flight, attempt))
+        await self._outbox.send(batch)
+
+    # -- before signing
+
+    def _served(self, taken: list[Taken]) -> list[Taken]:
+        """The prefix this release understands; never skip ahead of what it does not."""
+        served: list[Taken] = []
+        for entry in taken:
+            if not self._lane.chain.serves(entry.intent):
+                break
+            served.append(entry)
+        if not served:
+            raise Unserved(f"intent {taken[0].intent.id} of kind {taken[0].intent.kind} needs another release")
+        return served
+
+    async def _drop_expired(self, taken: list[Taken]) -> list[Taken]:
+        now = self._lane.context.clock()
+        late = [t for t in taken if t.intent.max_age_s is not None and now - t.at > t.intent.max_age_s * 1000]
+        error = failure("max_age", "not signed within max_age_s; nothing was spent", new_key_helps=True)
+        await fail_unsigned(self._lane, [(t, error) for t in late])
+        return [t for t in taken if t not in late]
+
+    async def _prepare(self, taken: list[Taken]) -> list[Wanted]:
+        lane = self._lane
+        prepared = await prepare(lane, [t.intent for t in taken]) if taken else []
+        readers = lane.chain.traits.turns
+        turns = (
+            Turns(readers, [f.record.intent for f in lane.plan.flights])
+            if readers and not readers.keys().isdisjoint([t.intent.kind for t in taken])
+            else None
+        )
+        ready: list[Wanted] = []
+        failed = []
+        for entry, result in zip(taken, prepared, strict=True):
+            if isinstance(result, Broken):
+                await self._broke(entry, result.error)
+                break
+            if isinstance(result, Impossible):
+                failed.append((entry, dict(result.error)))
+                count_saved(lane, result.saved)
+            elif turns is not None and (used := turns.take(entry.intent)) is not None:
+                failed.append((entry, used))
+                count_saved(lane, "nonce_in_use")
+            else:
+                ready.append((entry, result))
+        await fail_unsigned(lane, failed)
+        if failed:
+            lane.log.info("intents refused before signing", count=len(failed))
+        return ready
+
+    async def _broke(self, entry: Taken, error: Exception) -> None:
+        """Before anything of it is signed: tried again before everything behind it, until the third time ends it."""
+        lane = self._lane
+        if (failed := await lane.breaks.of_entry(entry, error)) is not None:
+            await fail_unsigned(lane, [(entry, failed)])
+            lane.plan.take_again()  # what was taken behind it is taken again
+        else:
+            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, lane.wake)
+
+    # -- signing
+
+    async def _sign(self, ready: Ready) -> list[Attempt]:
+        """The signed prefix: an intent that breaks the signer stops those behind it, until it ended or was signed."""
+        lane = self._lane
+        first = lane.plan.head.cursor
+        if not lane.chain.instant(lane.id):
+            ready = self._as_asked(ready)
+        try:
+            return await self._signatures(ready, first)
+        except NotYet:
+            raise
+        except Exception as error:
+            if not is_break(error):
+                raise
+        attempts: list[Attempt] = []
+        for one in ready:
+            try:
+                attempts += await self._signatures([one], first + len(attempts), wait=True)
+            except NotYet:
+                break
+            except Exception as error:
+                if not is_break(error):
+                    raise
+                await self._broke(one[0], error)
+                break
+        return attempts
+
+    async def _signatures(self, ready: Ready, first: int, *, wait: bool = False) -> list[Attempt]:
+        lane = self._lane
+        bodies, now = [prepared for _, prepared in ready], lane.context.clock()
+        return await lane.signatures.get(
+            Slot.FIRST,
+            (first, self._asked),
+            lambda: lane.chain.sign(lane.id, bodies, first, lane.plan.purpose, now),
+            wait=wait,
+        )
+
+    def _as_asked(self, ready: Ready) -> Ready:
+        """More may be queued than when the signer was asked: what it signed goes out first."""
+        entries = tuple((entry.position, entry.life) for entry, _ in ready)
+        count = len(self._asked)
+        if not count or entries[:count] != self._asked:
+            self._asked = entries
+        return ready[: len(self._asked)]
