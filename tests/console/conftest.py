@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.api.stage import ACCOUNTS, Stage, bearer
 from tests.conftest import HasUrl
@@ -47,15 +47,7 @@ def stage(redis7: HasUrl, devnet: Devnet) -> Iterator[Stage]:
 
 
 def until_live(page: Page) -> None:
-    """Now and then a page shows "not following", as a hidden one does; why was not found out."""
-    for _ in range(3):
-        page.bring_to_front()
-        try:
-            page.wait_for_selector(".linkstate.live", timeout=10_000)
-            return
-        except TimeoutError:
-            page.reload()
-    raise AssertionError(f"{page.url} is not live: {page.inner_text('body')[:800]}")
+    page.wait_for_selector(".linkstate.live", timeout=20_000)
 
 
 class Console:

@@ -48,6 +48,16 @@ def test_a_code_logs_in_and_leaves_no_trace_in_the_url(console: Console):
     expect(page.locator(".whoami")).to_contain_text("ops")
 
 
+def test_a_browser_that_paints_late_shows_what_happened_meanwhile(console: Console):
+    """Effects run after a paint. What an answer changed before the first one must be shown all the same."""
+    console.context.add_init_script(
+        """const later = window.setTimeout
+        window.requestAnimationFrame = () => 0
+        window.setTimeout = (call, ms, ...more) => later(call, (ms ?? 0) + 1000, ...more)"""
+    )
+    expect(console.log_in().locator(".whoami")).to_contain_text("ops")
+
+
 def test_a_used_code_and_no_code_say_how_to_log_in(console: Console, new_console: Any):
     code = console.code()
     page = console.context.new_page()

@@ -17,7 +17,10 @@ export function observable(value) {
 }
 
 export function useValue(source) {
-  const [, render] = useState(0)
-  useEffect(() => source.subscribe(() => render(n => n + 1)), [source])
-  return source.value
+  const [value, setValue] = useState(source.value)
+  useEffect(() => {
+    setValue(source.value) // it may have changed between the render and this effect
+    return source.subscribe(setValue)
+  }, [source])
+  return value
 }
