@@ -18,8 +18,7 @@ from txmanager.core.budgets import EVER, Budget, Charge
 from txmanager.core.errors import LaneClosed, MemoryFull, NotFound
 from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Landed, Member, Route
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
-from txmanager.core.quotas import Charge as Share
-from txmanager.core.quotas import Room
+from txmanager.core.quotas import Room, Share
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause
@@ -379,13 +378,11 @@ async def store_that_vouches_for_its_writes_goes_on_by_itself(stage: Stage) -> N
 @redis_promise
 async def empty_queue_owes_no_room_whatever_an_older_release_forgot(stage: Stage) -> None:
     """A worker of release 0.1.0 ends intents without giving their room back."""
-    ledger, lane, charge = redis_of(stage), await stage.lane(), Share("bob", 10, most=3)
+    ledger, lane, share = redis_of(stage), await stage.lane(), Share("bob", 10, most=3)
     key = Keys(ledger._keys.prefix).lane(lane)
     await ledger.runner.plain(key, ("HSET", key, "n:bob", 3, "b:bob", 30))
     assert await ledger.room("bob") == Room()
-    assert [a.word for a in await ledger.append(lane, [replace(await stage.entry(lane), charge=charge)])] == [
-        "appended"
-    ]
+    assert [a.word for a in await ledger.append(lane, [replace(await stage.entry(lane), share=share)])] == ["appended"]
     assert await ledger.room("bob") == Room(1, 10)
 
 
@@ -401,8 +398,8 @@ async def bucket_that_is_full_again_is_forgotten(stage: Stage) -> None:
 @redis_promise
 async def counts_that_reach_zero_leave_the_lane(stage: Stage) -> None:
     ledger, lane = redis_of(stage), await stage.lane()
-    other = replace(await stage.entry(lane), charge=Share("alice", 1))
-    entry = replace(await stage.entry(lane), charge=Share("bob", 10))
+    other = replace(await stage.entry(lane), share=Share("alice", 1))
+    entry = replace(await stage.entry(lane), share=Share("bob", 10))
     await ledger.append(lane, [entry, other])
     await ledger.cancel(entry.intent.id)
     key = ledger._keys.lane(lane)

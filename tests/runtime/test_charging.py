@@ -12,7 +12,7 @@ from txmanager.core.budgets import Bill, Budget, noted_charge
 from txmanager.core.errors import BudgetExhausted, KeyReused, NoLane, NoRoom, QueueFull, TxManagerError, Unavailable
 from txmanager.core.ledger import Claim
 from txmanager.core.models import Intent, LaneSpec, new_intent
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.runtime.accept.producer import Producer, Submitted
@@ -95,7 +95,7 @@ async def test_over_budget_is_refused_with_what_is_left_and_the_same_key_is_acce
 
 @pytest.mark.parametrize(
     ("error", "more"),
-    [(QueueFull, {}), (NoRoom, {"charges": [Charge("bob", 10, most=0)]}), (NoLane, {"lane": "near:net:other:9"})],
+    [(QueueFull, {}), (NoRoom, {"shares": [Share("bob", 10, most=0)]}), (NoLane, {"lane": "near:net:other:9"})],
 )
 async def test_intent_that_is_refused_after_its_charge_gives_it_back_at_once(stage: Stage, error, more):
     await stage.ledger.register(LaneSpec(LANE, POOL, queue_limit=0 if error is QueueFull else 9))

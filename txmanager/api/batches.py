@@ -24,7 +24,7 @@ from txmanager.api.quotas import TokenQuotas
 from txmanager.api.records import RecordView, View, record_json
 from txmanager.core.errors import BudgetExhausted, InvalidInput, TxManagerError
 from txmanager.core.models import Json, check_key
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.runtime.accept.billing import Billing
 from txmanager.runtime.accept.producer import Submitted
 from txmanager.runtime.manager import TxManager
@@ -66,7 +66,7 @@ class BatchView(View):
 class _Item:
     kind: str = ""
     asked: Asked | None = None
-    charge: Charge | None = None
+    share: Share | None = None
     result: Submitted | TxManagerError | None = None
 
 
@@ -112,7 +112,7 @@ class Batches:
                 return item
             if asked.own_account:
                 await self._audit.note(call, call.scope["path"], "operate")
-            item.charge = await self._intents.charge(call, asked.intent.id, len(orjson.dumps(told)))
+            item.share = await self._intents.share(call, asked.intent.id, len(orjson.dumps(told)))
             if asked.own_key is not None:
                 alias = self._manager.alias(asked.own_key, asked.intent.fingerprint, asked.intent.id)
                 await self._intents.within(alias)
@@ -129,7 +129,7 @@ class Batches:
             results: Sequence[Submitted | TxManagerError] = await self._intents.within(
                 self._manager.submit_many(
                     [asked.intent for _, asked in wanted],
-                    charges=[item.charge for item, _ in wanted],
+                    shares=[item.share for item, _ in wanted],
                     bills=[asked.bill for _, asked in wanted],
                     one_caller=True,
                 ),

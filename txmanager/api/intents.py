@@ -35,7 +35,7 @@ from txmanager.core.errors import (
 from txmanager.core.fingerprint import fingerprint
 from txmanager.core.kinds import RESERVED_KEYS, Kind, Reading
 from txmanager.core.models import Intent, IntentId, Json, Record, check_name, intent_id, new_intent
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.core.spending import noted
 from txmanager.runtime.accept.acceptor import Acceptor
 from txmanager.runtime.accept.billing import Billed, Billing
@@ -150,10 +150,10 @@ class Intents:
         if refusal is None:
             if asked.own_account:
                 await self._audit.note(call, call.scope["path"], "operate")
-            charge = await self.charge(call, intent.id)
+            share = await self.share(call, intent.id)
             if asked.own_key is not None:
                 await self.within(self._manager.alias(asked.own_key, intent.fingerprint, intent.id))
-            submitted = await self._accept(intent, lane, charge, asked.bill)
+            submitted = await self._accept(intent, lane, share, asked.bill)
         else:
             known = await self.known(asked)
             if known is None:
@@ -178,7 +178,7 @@ class Intents:
             raise InvalidInput("kind", f"{name[:100]!r} is not one of {', '.join(self._kinds)}")
         return kind
 
-    async def charge(self, call: Call, id: IntentId, size: int | None = None) -> Charge | None:
+    async def share(self, call: Call, id: IntentId, size: int | None = None) -> Share | None:
         """Whose room the intent takes; a known key is answered whatever its caller has waiting."""
 
         async def known() -> bool:
@@ -186,11 +186,11 @@ class Intents:
 
         return await self._quotas.admit(call.caller, len(call.body) if size is None else size, known)
 
-    async def _accept(self, intent: Intent, lane: str, charge: Charge | None, bill: Bill | None) -> Submitted:
+    async def _accept(self, intent: Intent, lane: str, share: Share | None, bill: Bill | None) -> Submitted:
         try:
             if not lane:
-                return await self._acceptor.submit(intent, charge, bill)
-            submit = self._manager.submit_many([intent], lane=lane, charges=[charge], bills=[bill])
+                return await self._acceptor.submit(intent, share, bill)
+            submit = self._manager.submit_many([intent], lane=lane, shares=[share], bills=[bill])
             [result] = await self.within(submit)
         except BudgetExhausted as exhausted:
             raise self._billing.in_words(exhausted) from None

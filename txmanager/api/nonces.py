@@ -111,8 +111,8 @@ class NonceRoutes:
             refusal = refusal or InvalidInput("reservation", _NO_RESERVATION)
             return self._sent(place, await self._known(place, given, call.tenant, refusal), replayed=True)
         tenant = caller.submits_for(call.query.get("tenant"))
-        charge = await self._intents.charge(call, intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant))
-        submitted = await self._nonces.send(place, given, token, tenant, metadata, charge)
+        share = await self._intents.share(call, intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant))
+        submitted = await self._nonces.send(place, given, token, tenant, metadata, share)
         counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
         counter.labels(submitted.record.intent.kind).inc()
         return self._sent(place, submitted.record, replayed=submitted.replayed)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from txmanager.api.auth import Caller
 from txmanager.api.problems import QuotaUsed
 from txmanager.core.errors import NoRoom, Unavailable
-from txmanager.core.quotas import OVERHEAD_BYTES, Charge, Quotas, Room
+from txmanager.core.quotas import OVERHEAD_BYTES, Quotas, Room, Share
 
 T = TypeVar("T")
 _SLICE_S = 0.1
@@ -145,7 +145,7 @@ class TokenQuotas:
                 retry_after_s=max(1, math.ceil((count - drawn.granted) / limits.per_second)),
             )
 
-    async def admit(self, caller: Caller, size: int, known: Callable[[], Awaitable[bool]]) -> Charge | None:
+    async def admit(self, caller: Caller, size: int, known: Callable[[], Awaitable[bool]]) -> Share | None:
         """Who pays for an intent whose request has `size` bytes, or `NoRoom`. What is `known` is answered anyway."""
         limits = caller.limits
         if limits.max_queued is None and limits.max_queued_bytes is None:
@@ -155,7 +155,7 @@ class TokenQuotas:
         used = await self._within(backlog.over(caller, size))
         if used is not None and not await self._within(known()):
             raise NoRoom(caller.name, used.count, used.size)
-        return Charge(caller.name, size, limits.max_queued, limits.max_queued_bytes)
+        return Share(caller.name, size, limits.max_queued, limits.max_queued_bytes)
 
     async def foresee(self, caller: Caller, size: int) -> None:
         """`NoRoom` where `admit` would say so for a new intent; nothing is counted."""

@@ -30,7 +30,7 @@ from txmanager.core.models import (
     Record,
 )
 from txmanager.core.positions import START
-from txmanager.core.quotas import Charge, Quotas, Room
+from txmanager.core.quotas import Quotas, Room, Share
 from txmanager.core.reservations import Numbers, Use
 from txmanager.core.sessions import Sessions
 from txmanager.core.states import LaneState
@@ -85,7 +85,7 @@ class Entry:
     use: Use | None = None
     """On a keyless lane: the reservation that these bytes use up."""
     seal: str = ""
-    charge: Charge | None = None
+    share: Share | None = None
     """Whose room in the queue it takes."""
 
 

@@ -17,7 +17,7 @@ OVERHEAD_BYTES = 1_024
 
 
 @value(frozen=True, slots=True)
-class Charge:
+class Share:
     """Who pays for the room of an entry, how much it is, and how much that caller may have in one lane."""
 
     owner: str

@@ -23,7 +23,7 @@ from txmanager.core.ledger import Ledger, Member
 from txmanager.core.listing import Receivers
 from txmanager.core.mailbox import Mailbox
 from txmanager.core.models import Intent, IntentId, Json, Lane, Outcome, Record, intent_id, new_intent
-from txmanager.core.quotas import Charge, Quotas
+from txmanager.core.quotas import Quotas, Share
 from txmanager.core.reservations import Book, Reservation
 from txmanager.core.seal import BAD_SEAL, Seals
 from txmanager.core.sessions import Sessions
@@ -136,12 +136,12 @@ class TxManager:
         intents: Sequence[Intent],
         *,
         lane: str = "",
-        charges: Sequence[Charge | None] = (),
+        shares: Sequence[Share | None] = (),
         bills: Sequence[Bill | None] = (),
         one_caller: bool = False,
     ) -> list[Submitted | TxManagerError]:
         """Each intent has its own result; with `lane`, new ones go to that lane of their pool and to no other."""
-        return await self.producer.submit_many(intents, lane=lane, charges=charges, bills=bills, one_caller=one_caller)
+        return await self.producer.submit_many(intents, lane=lane, shares=shares, bills=bills, one_caller=one_caller)
 
     async def replay(self, intent: Intent) -> Submitted | None:
         """What stands for its key, if that was accepted with the same payload."""

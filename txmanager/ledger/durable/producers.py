@@ -8,7 +8,7 @@ from typing import Any
 from txmanager.core.errors import NotAllowed, NotFound
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry
 from txmanager.core.models import IntentId, Json, Outcome, Record
-from txmanager.core.quotas import Charge, Room
+from txmanager.core.quotas import Room, Share
 from txmanager.core.reservations import Use
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import Status
@@ -132,7 +132,7 @@ def _entry(entry: Entry) -> codec.Row:
         "more": more(intent, entry.seal).decode(),
         "payload": codec.text(intent.payload),
         "use": _use(entry.use),
-        "charge": _charge(entry.charge),
+        "charge": _share(entry.share),
     }
 
 
@@ -140,10 +140,10 @@ def _use(use: Use | None) -> codec.Row | None:
     return None if use is None else {"token": use.token, "nonce": str(use.nonce), "hash": use.hash}
 
 
-def _charge(charge: Charge | None) -> codec.Row | None:
-    if charge is None:
+def _share(share: Share | None) -> codec.Row | None:
+    if share is None:
         return None
-    return {"owner": charge.owner, "size": charge.size, "most": charge.most, "most_bytes": charge.most_bytes}
+    return {"owner": share.owner, "size": share.size, "most": share.most, "most_bytes": share.most_bytes}
 
 
 def _appended(told: codec.Row) -> Appended:

@@ -181,10 +181,10 @@ class LaneStore:
             return Appended("full", depth=len(self.queue))
         if (why := numbers.taken(self, entry.use)) is not None:
             return Appended(why, cursor=self.cursor)
-        if self.shares.full(entry.charge):
-            assert entry.charge is not None
-            return Appended("no_room", room=self.shares.used(entry.charge.owner))
-        self.shares.take(id, entry.charge)
+        if self.shares.full(entry.share):
+            assert entry.share is not None
+            return Appended("no_room", room=self.shares.used(entry.share.owner))
+        self.shares.take(id, entry.share)
         self.tombstones.pop(id, None)
         self.last_id = self._next_id(now)
         self.queue[self.last_id] = id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from txmanager.core.models import IntentId
-from txmanager.core.quotas import Charge, Drawn, Room, refill
+from txmanager.core.quotas import Drawn, Room, Share, refill
 
 
 class Buckets:
@@ -31,16 +31,16 @@ class Shares:
         sizes = [size for whose, size in self._by_intent.values() if whose == owner]
         return Room(len(sizes), sum(sizes))
 
-    def full(self, charge: Charge | None) -> bool:
-        if charge is None:
+    def full(self, share: Share | None) -> bool:
+        if share is None:
             return False
-        used = self.used(charge.owner)
-        too_many = charge.most is not None and used.count >= charge.most
-        return too_many or (charge.most_bytes is not None and used.size + charge.size > charge.most_bytes)
+        used = self.used(share.owner)
+        too_many = share.most is not None and used.count >= share.most
+        return too_many or (share.most_bytes is not None and used.size + share.size > share.most_bytes)
 
-    def take(self, id: IntentId, charge: Charge | None) -> None:
-        if charge is not None:
-            self._by_intent[id] = (charge.owner, charge.size)
+    def take(self, id: IntentId, share: Share | None) -> None:
+        if share is not None:
+            self._by_intent[id] = (share.owner, share.size)
 
     def give_back(self, id: IntentId) -> None:
         self._by_intent.pop(id, None)

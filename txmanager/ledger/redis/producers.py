@@ -9,7 +9,7 @@ from typing import Any
 from txmanager.core.errors import NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import APPEND_WITHIN_MS, Appended, Claim, Claimed, Entry
 from txmanager.core.models import IntentId, Json, Outcome, Record
-from txmanager.core.quotas import Charge, Room
+from txmanager.core.quotas import Room, Share
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import Status
 from txmanager.ledger.inputs import check_one_step
@@ -199,12 +199,12 @@ def _entry_args(entry: Entry) -> tuple[Arg, ...]:
         codec.more(intent, entry.seal),
         codec.dumps(intent.payload),
         *((use.token, str(use.nonce), use.hash) if use is not None else ("", "", "")),
-        _charged(entry.charge),
+        _shared(entry.share),
     )
 
 
-def _charged(charge: Charge | None) -> str:
-    if charge is None:
+def _shared(share: Share | None) -> str:
+    if share is None:
         return ""
-    limits = ("-" if most is None else str(most) for most in (charge.most, charge.most_bytes))
-    return " ".join((charge.owner, str(charge.size), *limits))
+    limits = ("-" if most is None else str(most) for most in (share.most, share.most_bytes))
+    return " ".join((share.owner, str(share.size), *limits))

@@ -14,7 +14,7 @@ from typing import Protocol
 from txmanager.core.budgets import Bill
 from txmanager.core.errors import InvalidInput, TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Intent
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.runtime.accept.producer import Submitted
 
 _BATCH = 256
@@ -23,13 +23,13 @@ _ABREAST = 3
 
 
 class _Wish:
-    __slots__ = ("answer", "bill", "charge", "gone", "intent")
+    __slots__ = ("answer", "bill", "gone", "intent", "share")
 
     def __init__(
-        self, intent: Intent, answer: asyncio.Future[Submitted], charge: Charge | None, bill: Bill | None
+        self, intent: Intent, answer: asyncio.Future[Submitted], share: Share | None, bill: Bill | None
     ) -> None:
         self.intent = intent
-        self.charge = charge
+        self.share = share
         self.bill = bill
         self.answer = answer
         self.gone = False
@@ -38,7 +38,7 @@ class _Wish:
 
 class Accepting(Protocol):
     async def submit_many(
-        self, intents: Sequence[Intent], *, charges: Sequence[Charge | None] = (), bills: Sequence[Bill | None] = ()
+        self, intents: Sequence[Intent], *, shares: Sequence[Share | None] = (), bills: Sequence[Bill | None] = ()
     ) -> list[Submitted | TxManagerError]: ...
 
 
@@ -51,9 +51,9 @@ class Acceptor:
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def submit(self, intent: Intent, charge: Charge | None = None, bill: Bill | None = None) -> Submitted:
+    async def submit(self, intent: Intent, share: Share | None = None, bill: Bill | None = None) -> Submitted:
         loop = asyncio.get_running_loop()
-        wish = _Wish(intent, loop.create_future(), charge, bill)
+        wish = _Wish(intent, loop.create_future(), share, bill)
         self._waiting.append(wish)
         if not self._scheduled and self._abreast < _ABREAST:
             self._scheduled = True
@@ -113,7 +113,7 @@ class Acceptor:
         try:
             return await self._producer.submit_many(
                 [wish.intent for wish in batch],
-                charges=[wish.charge for wish in batch],
+                shares=[wish.share for wish in batch],
                 bills=[wish.bill for wish in batch],
             )
         except InvalidInput as error:

@@ -33,7 +33,7 @@ from txmanager.core.errors import (
 from txmanager.core.given import RAW_KEY, Counter, Given
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import IntentId, Json, LaneSpec, new_intent
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.core.reservations import DEFAULT_TENANT, Cap, Recycled, Reserved, Turn, Use, owned_token
 from txmanager.runtime.accept.producer import Producer, Submitted
 
@@ -274,7 +274,7 @@ class Nonces:
         token: str,
         tenant: str,
         metadata: Mapping[str, Json] | None = None,
-        charge: Charge | None = None,
+        share: Share | None = None,
     ) -> Submitted:
         """Accept the bytes and bind their number to them, in one step. The same bytes again are the same intent."""
         intent = new_intent(
@@ -287,7 +287,7 @@ class Nonces:
         )
         await self._check_unused(place, given, intent.id)
         use = Use(owned_token(tenant, token), given.nonce, given.hash)
-        [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use, charges=[charge]))
+        [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use, shares=[share]))
         if isinstance(result, NoLane):
             raise await self._without_lane(place, given)
         if isinstance(result, TxManagerError):

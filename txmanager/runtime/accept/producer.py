@@ -25,7 +25,7 @@ from txmanager.core.errors import (
 )
 from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Ledger, Route
 from txmanager.core.models import Intent, IntentId, Record
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.core.reservations import Use
 from txmanager.core.router import Router
 from txmanager.core.seal import Seals
@@ -55,7 +55,7 @@ class _Progress:
     pinned: str = ""
     """The only lane that will do."""
     use: Use | None = None
-    charge: Charge | None = None
+    share: Share | None = None
     two_steps: bool = False
     """Whether it is claimed first and appended then: its key may be known, a budget pays for it, or the ledger cannot
     do both at once."""
@@ -70,7 +70,7 @@ class _Progress:
 
     @property
     def entry(self) -> Entry:
-        return Entry(self.intent, self.life, self.born, self.use, self.seal, self.charge)
+        return Entry(self.intent, self.life, self.born, self.use, self.seal, self.share)
 
 
 class Producer:
@@ -105,20 +105,20 @@ class Producer:
         *,
         lane: str = "",
         use: Use | None = None,
-        charges: Sequence[Charge | None] = (),
+        shares: Sequence[Share | None] = (),
         bills: Sequence[Bill | None] = (),
         one_caller: bool = False,
     ) -> list[Submitted | TxManagerError]:
         """Accept a batch; each intent has its own result. Intents of one lane keep their order; where budgets pay for
         some of them, only if all are of `one_caller`. With `lane`, new ones go to that lane of their pool and to no
-        other; with `use` they use up a number that was reserved there. `charges` says, one by one, whose room in the
+        other; with `use` they use up a number that was reserved there. `shares` says, one by one, whose room in the
         queue they take; `bills`, which budgets pay for them."""
         await self._refresh_routes()
         nobody = [None] * len(intents)
         some_pay = one_caller and any(bill is not None for bill in bills)
         progress = [
-            _Progress(intent, pinned=lane, use=use, charge=charge, bill=bill, two_steps=some_pay or bill is not None)
-            for intent, charge, bill in zip(intents, charges or nobody, bills or nobody, strict=True)
+            _Progress(intent, pinned=lane, use=use, share=share, bill=bill, two_steps=some_pay or bill is not None)
+            for intent, share, bill in zip(intents, shares or nobody, bills or nobody, strict=True)
         ]
         waiting = progress
         for _ in range(_TRIES):
@@ -319,9 +319,9 @@ class Producer:
             case "full":
                 p.result = QueueFull(p.lane, reply.depth)
             case "no_room":
-                assert p.charge is not None
+                assert p.share is not None
                 assert reply.room is not None
-                p.result = NoRoom(p.charge.owner, reply.room.count, reply.room.size)
+                p.result = NoRoom(p.share.owner, reply.room.count, reply.room.size)
             case "closed":
                 await self._move(p)
             case "stale" | "ahead" | "other_life":

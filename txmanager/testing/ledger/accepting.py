@@ -10,7 +10,7 @@ import pytest
 from txmanager.core.errors import NotAllowed
 from txmanager.core.ledger import APPEND_WITHIN_MS, Appended, Entry
 from txmanager.core.models import Intent
-from txmanager.core.quotas import Charge
+from txmanager.core.quotas import Share
 from txmanager.core.states import LaneState, Status
 from txmanager.testing.ledger.registry import Promise, promise
 from txmanager.testing.ledger.stage import LONG_MS, Stage
@@ -128,8 +128,8 @@ async def late_accept_is_stale_and_one_from_the_future_ahead(stage: Stage) -> No
 @one_step
 async def accept_that_the_lane_refuses_leaves_no_claim(stage: Stage) -> None:
     lane = await stage.lane(queue_limit=2)
-    charged = replace(await new(stage), charge=Charge("bob", 10, most=1))
-    second = replace(await new(stage), charge=Charge("bob", 10, most=1))
+    charged = replace(await new(stage), share=Share("bob", 10, most=1))
+    second = replace(await new(stage), share=Share("bob", 10, most=1))
     third, fourth = await new(stage), await new(stage)
     assert await accept(stage, lane, charged, second, third) == ["appended", "no_room", "appended"]
     assert await accept(stage, lane, fourth) == ["full"]

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from txmanager.core.ledger import Appended, Entry, Settlement
 from txmanager.core.models import Outcome, failure
-from txmanager.core.quotas import Charge, Drawn, Room
+from txmanager.core.quotas import Drawn, Room, Share
 from txmanager.core.states import Status
 from txmanager.testing.ledger.registry import promise
 from txmanager.testing.ledger.stage import BASE, POOL, Stage
 from txmanager.testing.waiting import until
 
 
-async def charged(stage: Stage, lane: str, charges: Sequence[Charge | None]) -> tuple[list[Entry], list[Appended]]:
-    entries = [replace(await stage.entry(lane), charge=charge) for charge in charges]
+async def charged(stage: Stage, lane: str, shares: Sequence[Share | None]) -> tuple[list[Entry], list[Appended]]:
+    entries = [replace(await stage.entry(lane), share=share) for share in shares]
     return entries, await stage.ledger.append(lane, entries)
 
 
-async def append(stage: Stage, lane: str, *charges: Charge | None) -> list[str]:
-    return [answer.word for answer in (await charged(stage, lane, charges))[1]]
+async def append(stage: Stage, lane: str, *shares: Share | None) -> list[str]:
+    return [answer.word for answer in (await charged(stage, lane, shares))[1]]
 
 
 # -- rates
@@ -62,12 +62,12 @@ async def bucket_fills_with_time_and_never_above_its_burst(stage: Stage) -> None
 @promise
 async def owner_over_its_count_or_its_bytes_gets_no_room_and_nothing_changes(stage: Stage) -> None:
     lane = await stage.lane()
-    few, small = Charge("bob", 10, most=2), Charge("bob", 10, most_bytes=35)
+    few, small = Share("bob", 10, most=2), Share("bob", 10, most_bytes=35)
     assert await append(stage, lane, few, few, few) == ["appended", "appended", "no_room"]
     assert await append(stage, lane, small, small) == ["appended", "no_room"]
     _, [refused] = await charged(stage, lane, [small])
     assert refused.room == Room(3, 30)
-    assert await append(stage, lane, None, Charge("alice", 10, 1, 10)) == ["appended", "appended"]
+    assert await append(stage, lane, None, Share("alice", 10, 1, 10)) == ["appended", "appended"]
     assert await stage.ledger.room("bob") == Room(3, 30)
     view = await stage.ledger.lane(lane)
     assert view is not None
@@ -77,7 +77,7 @@ async def owner_over_its_count_or_its_bytes_gets_no_room_and_nothing_changes(sta
 @promise
 async def refused_for_want_of_room_and_tried_again_is_accepted_once(stage: Stage) -> None:
     lane = await stage.lane()
-    one = Charge("bob", 10, most=1)
+    one = Share("bob", 10, most=1)
     [first, second], _ = await charged(stage, lane, [one, one])
     assert (await stage.ledger.append(lane, [first]))[0].word == "exists", "a retry is answered, room or not"
     await stage.ledger.cancel(first.intent.id)
@@ -90,7 +90,7 @@ async def refused_for_want_of_room_and_tried_again_is_accepted_once(stage: Stage
 async def room_comes_back_at_every_end(stage: Stage) -> None:
     lane = await stage.lane()
     fence = await stage.own(lane)
-    bob, alice = Charge("bob", 1_000), Charge("alice", 7)
+    bob, alice = Share("bob", 1_000), Share("alice", 7)
     entries, _ = await charged(stage, lane, [bob, alice, bob, bob])
     assert await stage.ledger.room("bob") == Room(3, 3_000)
     await stage.ledger.cancel(entries[3].intent.id)
@@ -112,7 +112,7 @@ async def room_comes_back_at_every_end(stage: Stage) -> None:
 @promise
 async def room_is_summed_over_the_lanes_of_the_pools(stage: Stage) -> None:
     for lane in (await stage.lane("near:net:a:1"), await stage.lane("near:net:a:2")):
-        assert await append(stage, lane, Charge("bob", 10)) == ["appended"]
+        assert await append(stage, lane, Share("bob", 10)) == ["appended"]
     assert await stage.ledger.room("bob") == Room(2, 20)
     assert await stage.ledger.room("bob", {POOL}) == Room(2, 20)
     assert await stage.ledger.room("bob", {"other"}) == Room()
@@ -124,11 +124,11 @@ async def what_was_set_aside_keeps_its_room(stage: Stage) -> None:
     """Its payload stays in the ledger until an operator decides."""
     lane = await stage.lane()
     fence = await stage.own(lane)
-    charge = Charge("bob", 10, most=2)
-    [entry], _ = await charged(stage, lane, [charge])
+    share = Share("bob", 10, most=2)
+    [entry], _ = await charged(stage, lane, [share])
     [taken] = await stage.ledger.take(fence, 1)
     await stage.ledger.set_aside(fence, taken, "bad", {})
     assert await stage.ledger.room("bob") == Room(1, 10)
-    assert await append(stage, lane, charge, charge) == ["appended", "no_room"]
+    assert await append(stage, lane, share, share) == ["appended", "no_room"]
     await stage.ledger.cancel(entry.intent.id)
     assert await stage.ledger.room("bob") == Room(1, 10)
