@@ -104,10 +104,10 @@ def test_show_prints_toml_without_secrets_that_means_the_same(run, tmp_path):
     assert tomllib.loads(said.stdout) == load(tmp_path / "c.toml", environment).shown()
 
 
-def test_doctor_finds_nothing_wrong_with_a_durable_server(run, valkey9):
-    said = run("doctor", TXMANAGER__LEDGER__URL=valkey9.url)
+def test_doctor_finds_nothing_wrong_with_a_durable_server(run, valkey9, prefix):
+    said = run("doctor", TXMANAGER__LEDGER__URL=valkey9.url, TXMANAGER__LEDGER__PREFIX=prefix)
     assert said.returncode == 0, said.stdout
-    assert {line.split()[0] for line in said.stdout.splitlines()} == {"ok"}
+    assert {line.split()[0] for line in said.stdout.splitlines()} == {"ok"}, said.stdout
     assert "Valkey 9" in said.stdout
 
 
