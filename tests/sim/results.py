@@ -138,7 +138,7 @@ def publish_mutants(catches: Sequence[tuple[str, Catch]], seeds: int, page: Path
         "|---|---|---|",
     ]
     for mistake, catch in catches:
-        told = "**not caught**" if not catch.caught else "its story" if catch.by_story else str(catch.seeds)
+        told = "**not caught**" if not catch.caught else "story" if catch.by_story else str(catch.seeds)
         lines.append(f"| `{catch.name}` | {mistake} | {told} |")
     write_block("mutants", lines, page)
 
