@@ -10,7 +10,7 @@ from bench.report import Goal, bars, goals_table, series_rows, table
 
 _PYTHON = ("arq", "saq", "taskiq", "streaq", "rq")
 _WINDOW, _LANES = 16, 8
-_HEAD = ["", "per second", "lowest to highest", "ours is", "us of its processor time per job", "violations"]
+_HEAD = ["", "per second", "lowest to highest", "ours is", "processor time per job, us", "violations"]
 Results = Mapping[str, Mapping[str, Series]]
 
 
@@ -20,32 +20,46 @@ def write_page(
     plots = path.parent / "performance"
     plots.mkdir(parents=True, exist_ok=True)
     parts = [
-        _head(machine, jobs, peer_jobs, repeats),
-        "## Goals\n\n" + goals_table(_goals(results)),
+        _HEAD_TEXT,
         _drain(results, plots),
         _network(results, plots),
         _latency(results, plots),
+        "\n## Goals\n\n" + goals_table(_goals(results)),
         _small(results),
+        _method(machine, jobs, peer_jobs, repeats),
     ]
     path.write_text("\n".join(part for part in parts if part))
 
 
-def _head(machine: Mapping[str, str], jobs: int, peer_jobs: int, repeats: int) -> str:
-    given = f"{jobs:,} jobs" if jobs == peer_jobs else f"{jobs:,} jobs (the peers: {peer_jobs:,})"
-    return f"""# Performance
+_HEAD_TEXT = """# Performance
 
-Written by `txmanager bench` (`make bench`). Ratios decide; absolute figures only say what this machine did.
+`txmanager bench` (`make bench`) writes this page. It compares txmanager with job queues that do the same work, then
+checks our goals. Compare the ratios: absolute figures depend on the machine. [How it is
+measured](#how-it-is-measured) describes the work and the machine. [comparison.md](comparison.md) compares txmanager
+with other relayers.
+"""
 
-The work: {given} over 8 keys, first in first out per key.
-A job builds and signs one NEAR function call of about 200 bytes, posts it to a JSON-RPC sink in another process, and
-stores a result that can be read again. Ours is the production worker, ledger and NEAR adapter, unchanged, with
-write-ahead, tracking to finality and retirement; it asks the sink twice per transaction where a peer asks once. The
-peers have one queue per key with one job of it at a time, and post as their users do: with aiohttp, rq with
-`http.client`, BullMQ with Node's keep-alive agent. The two fastest Python queues are shown with a bare connection, too,
-which is no part of a goal. {repeats} repeats, interleaved; medians, with the lowest and highest. Every sample has a
-server (AOF, everysec) and a sink of its own; the server is the embedded Valkey unless a line says otherwise, for every
-contender. "Violations" are nonces that reached the sink out of order. A contender's own processor time per job is shown
-too (without Redis and the sink). Where there is a delay it is higher for all: code that runs after idling runs slower.
+
+def _method(machine: Mapping[str, str], jobs: int, peer_jobs: int, repeats: int) -> str:
+    given = f"{jobs:,} jobs" if jobs == peer_jobs else f"{jobs:,} jobs ({peer_jobs:,} for the other queues)"
+    return f"""
+## How it is measured
+
+**The work.** Each contender processes {given} over 8 keys, first in, first out per key. A job builds and signs one
+NEAR function call of about 200 bytes, posts it to a JSON-RPC sink in another process, and stores a result that can be
+read again.
+
+**txmanager** runs its production worker, ledger and NEAR adapter, with write-ahead, tracking to finality and
+retirement. It therefore sends two requests per transaction to the sink; the other queues send one.
+
+**The other queues** have one queue per key and run one job of it at a time. They post the way their users do: with
+aiohttp, rq with `http.client`, BullMQ with Node's keep-alive agent. The two fastest Python queues are also shown with
+a bare connection; no goal uses those rows.
+
+**Samples.** The figures are medians of {repeats} interleaved repeats, with the lowest and highest. Every sample gets
+its own server (AOF, everysec) and its own sink. All contenders use the embedded Valkey unless a row says otherwise.
+"Violations" are nonces that reached the sink out of order. "Processor time" is the contender's own, without Redis and
+the sink. With a delay it is higher for all contenders, because code runs slower after it was idle.
 
 {table(["machine", ""], [[name, value] for name, value in machine.items()])}"""
 
@@ -134,22 +148,27 @@ def _drain(results: Results, plots: Path) -> str:
         ["Redis processor time", f"{more.get('redis_us', 0):.0f} us"],
         ["Redis round trips", f"{more.get('round_trips', 0):.3f}"],
         ["Redis scripts", f"{more.get('scripts', 0):.2f}"],
-        ["Redis commands, inside of scripts", f"{more.get('commands', 0):.1f}"],
+        ["Redis commands, inside scripts", f"{more.get('commands', 0):.1f}"],
         ["HTTP requests", f"{more.get('requests', 0) / max(1.0, more.get('jobs', 1.0)):.2f}"],
-        ["HTTP connections in all", f"{more.get('connections', 0):.0f}"],
+        ["HTTP connections in total", f"{more.get('connections', 0):.0f}"],
     ]
-    return f"""## Drain
+    return f"""## Draining a full queue
 
-Our window is {WIDE} here, and {_WINDOW} where there is a delay.
+All jobs are queued first, then processed as fast as possible. The window of txmanager is {WIDE} here, and {_WINDOW}
+in the sections with a delay.
 
 {table(_HEAD, series_rows(shown, ours))}
 ![drained](performance/drain.svg)
 
-Bare script calls, the smallest of ours: {group["limit: lua"].middle:,.0f} a second.
+For comparison, calling our smallest script alone reaches {group["limit: lua"].middle:,.0f} calls a second.
 
-What one intent costs:
+What one intent costs while a full queue is drained:
 
-{table(["", "per intent"], counted)}"""
+{table(["", "per intent"], counted)}
+With a full queue, many intents share each round trip, which is why this figure is far below one. A single request on
+an idle lane needs about five round trips of its own, and waits for them; [comparison.md](comparison.md) names that
+figure.
+"""
 
 
 def _network(results: Results, plots: Path) -> str:
@@ -158,7 +177,7 @@ def _network(results: Results, plots: Path) -> str:
         (
             "network",
             f"{RTT_MS:g} ms in the network",
-            "A proxy delays every chunk by half of the round trip, both ways.",
+            "A proxy delays every chunk by half of the round trip, in both directions.",
         ),
         ("handler", f"{RTT_MS:g} ms in the handler", "The sink waits before it answers a send."),
     ):
@@ -189,9 +208,9 @@ def _latency(results: Results, plots: Path) -> str:
     return f"""
 ## Latency at 200 jobs a second
 
-Ours: from `submit` until a waiting caller was told that it is settled, tracking included; producer and worker share
-one process. A peer: from its enqueue call until the end of the job's body, before its result is stored (BullMQ: its
-`completed` event).
+txmanager is measured from `submit` until a waiting caller gets the settled result, including tracking; producer and
+worker share one process. The other queues are measured from the enqueue call until the job's body ends, before its
+result is stored (BullMQ: its `completed` event).
 
 {table(["", "p50 ms", "p99 ms", "p99 of the repeats"], rows)}
 ![latency](performance/latency.svg)
@@ -207,7 +226,10 @@ def _small(results: Results) -> str:
     if "signers" in results:
         rows = [[s.name, f"{s.middle:,.0f}", s.spread, str(s.violations)] for s in results["signers"].values()]
         shown = table(["the key", "per second", "lowest to highest", "out of order"], rows)
-        out += f"\n## Keys elsewhere\n\nOne lane, window 16, included at once, 4,000 intents end to end.\n\n{shown}"
+        what = (
+            "One lane with window 16; transactions are included immediately; 4,000 intents from acceptance to outcome."
+        )
+        out += f"\n## Keys in an HSM, a KMS or a signer process\n\n{what}\n\n{shown}"
     if "blocks" in results:
         rows = [
             [s.name, f"{s.middle:.2f}", f"{s.more.get('resigned', 0):.1%}", str(s.violations)]
@@ -217,17 +239,17 @@ def _small(results: Results) -> str:
         out += f"\n## A window on 600 ms blocks\n\nOne lane on the devnet.\n\n{table(head, rows)}"
     if "memory" in results:
         rows = [[s.name, f"{s.middle:,.0f} B"] for s in results["memory"].values()]
-        what = "Without the event streams, whose length is bounded. A tombstone lives for three minutes."
+        what = "Without the event streams, whose length is limited. A tombstone expires after three minutes."
         out += f"\n## Redis memory per intent\n\n{what}\n\n{table(['', ''], rows)}"
     if "growth" in results:
         rows = [[s.name, f"{s.middle:.0f} us", f"{s.more.get('rss_mb', 0):.0f} MB"] for s in results["growth"].values()]
-        what = "Processor time of worker and Redis for one intent more, when the lanes are taken over."
+        what = "Processor time of worker and Redis for one more intent, after the worker has taken over all lanes."
         out += f"\n## Growth\n\n{what}\n\n{table(['', 'per intent', 'worker memory'], rows)}"
     if "million" in results:
         told = {name: series.middle for name, series in results["million"].items()}
         rows = [
-            ["cost of an intent off a short queue", f"{told['short']:.0f} us"],
-            [f"cost of an intent off a queue of {told['queued']:,.0f}", f"{told['long']:.0f} us"],
+            ["cost of an intent from a short queue", f"{told['short']:.0f} us"],
+            [f"cost of an intent from a queue of {told['queued']:,.0f}", f"{told['long']:.0f} us"],
             ["worker memory after a tenth of them", f"{told['early_mb']:.0f} MB"],
             ["worker memory after all", f"{told['late_mb']:.0f} MB"],
         ]
@@ -240,6 +262,6 @@ def _small(results: Results) -> str:
             ["until every lane moved", f"{more['seconds']:.1f} s"],
             ["nonces out of order", f"{more['violations']:.0f}"],
         ]
-        what = "A worker is killed with -9; another is started at once. A lease is 10 s."
+        what = "A worker is killed with `kill -9`, and another one is started immediately. A lease lasts 10 s."
         out += f"\n## Recovery\n\n{what}\n\n{table(['', ''], rows)}"
     return out
