@@ -154,7 +154,7 @@ def test_a_long_list_is_a_small_page(console: Console, worker_off: Stage, redis7
     expect(body).to_contain_text(f"{begin}00000")
     assert page.locator("[aria-label='Intents: rows'] [role=row]").count() < 60
     assert int(seen or 0) < 1_000, "pages are read as they are needed"
-    page.get_by_role("button", name="Cancel all that fit").click()
+    page.get_by_role("button", name="Cancel all matching").click()
     dialog = page.locator("dialog")
     expect(dialog).to_contain_text("1 000 queued intents")
     dialog.locator("input").fill("cancel 1000")

@@ -180,7 +180,7 @@ def test_all_that_fit_a_filter_are_cancelled_after_a_dry_run(console: Console, w
     stage.transfer(other)
     page = console.log_in(path=f"/intents?key_prefix={begin}")
     expect(page.locator("[aria-label='Intents: rows']")).to_contain_text(f"{begin}-11")
-    page.get_by_role("button", name="Cancel all that fit").click()
+    page.get_by_role("button", name="Cancel all matching").click()
     dialog = page.locator("dialog")
     expect(dialog).to_contain_text("Dry run")
     expect(dialog).to_contain_text("12 queued intents")

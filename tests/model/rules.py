@@ -62,7 +62,12 @@ SCENES = (
         quick=False,
     ),
     Scene("replicas-one", "lane.pml", ("REPLICAS", "ONE_KEY", "SLOW"), "the same with one key and three owners"),
-    Scene("cancel", "lane.pml", ("CANCEL",), "a caller cancels one of two keys at any moment; no-ops replace what is in flight"),
+    Scene(
+        "cancel",
+        "lane.pml",
+        ("CANCEL",),
+        "a caller cancels one of two keys at any moment; no-ops replace what is in flight",
+    ),
     Scene(
         "cancel-rollback",
         "lane.pml",
@@ -146,10 +151,20 @@ RULES = (
     # -- roll-backs
     Rule("LEASE_OVERWRITES_REPLICATION_ID", "rollback", _ROLLBACK, "a lease never overwrites the replication id"),
     Rule("RECORD_IGNORES_REPLICATION_ID", "rollback", _RECORD, "the write-ahead compares the replication id"),
-    Rule("ROLLBACK_IS_TRUSTED", "rollback", _ROLLBACK, "nothing is signed after a roll-back until somebody confirms the ledger"),
-    Rule("FORMER_OWNER_VOUCHES", "rollback", _ROLLBACK, "only an owner whose lease never lapsed may confirm the ledger"),
     Rule(
-        "CANCELLED_AFTER_A_ROLLBACK", "cancel-rollback", "3", "no intent ends without effect while the ledger may have lost writes"
+        "ROLLBACK_IS_TRUSTED",
+        "rollback",
+        _ROLLBACK,
+        "nothing is signed after a roll-back until somebody confirms the ledger",
+    ),
+    Rule(
+        "FORMER_OWNER_VOUCHES", "rollback", _ROLLBACK, "only an owner whose lease never lapsed may confirm the ledger"
+    ),
+    Rule(
+        "CANCELLED_AFTER_A_ROLLBACK",
+        "cancel-rollback",
+        "3",
+        "no intent ends without effect while the ledger may have lost writes",
     ),
     Rule("CANCEL_NOT_DURABLE", "cancel-rollback", _DURABLE, "a cancel is durable before it is answered"),
 )

@@ -32,7 +32,7 @@ export function Intents({ query }) {
   const [problem, setProblem] = useState(null)
   const canCancel = who.scopes.includes('submit') || who.scopes.includes('operate')
   return html`<${Head} title="Intents" verbs=${canCancel && html`<button type="button" disabled=${!list.rows.length}
-      onClick=${() => cancelAll(filters, list.reload).catch(setProblem)}>Cancel all that fit …</button>`}>
+      onClick=${() => cancelAll(filters, list.reload).catch(setProblem)}>Cancel all matching …</button>`}>
       ${list.rows.length ? `${count(list.rows.length, 'intent')}${list.cursor ? ' and more' : ''}, newest first` : 'Newest first'}
     </${Head}>
     <${Filters} query=${query} tenants=${who.tenants} />
