@@ -9,6 +9,7 @@ import pytest
 from tests.core.test_decide import DONE, NEAR, NOW, POLICY, attempt, record
 from txmanager.core.chain import Doubt, Proof, SendReply, Sighting, Verdict
 from txmanager.core.decide import Hold, Kill, Observation, Prove, Resign, Settle, Step, Wait, decide
+from txmanager.core.funds import Finding, Purse, Word
 from txmanager.core.models import Purpose, Record
 from txmanager.core.states import Status
 
@@ -85,3 +86,83 @@ def test_a_no_op_that_is_dead_does_not_keep_the_next_one_back():
     assert not isinstance(ask(cancelled, Observation(**told)), Kill)
     proofs = {noop.name: Proof("expired", {})}
     assert isinstance(ask(cancelled, Observation(proofs=proofs, **told)), Kill | Prove)
+
+
+def test_a_final_sighting_without_an_outcome_ends_nothing():
+    step = ask(record(), Observation(sightings={attempt().name: Sighting("final")}))
+    assert step == Wait("included, not final yet")
+
+
+def test_one_of_several_effects_on_chain_is_enough_to_wait():
+    first, second = attempt(7), attempt(8, Purpose.RESIGN)
+    step = ask(record(first, second), Observation(sightings={second.name: Sighting("included")}))
+    assert step == Wait("included, not final yet")
+
+
+def test_a_cost_that_nobody_knows_stays_unknown_beside_a_no_op_that_is_known():
+    own, noop = attempt(7), attempt(8, Purpose.NOOP)
+    final = {own.name: Sighting("final", DONE), noop.name: Sighting("final", replace(DONE, cost=4))}
+    step = ask(record(own, noop), Observation(sightings=final))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost is None
+
+
+@pytest.mark.parametrize(
+    ("sightings", "proofs", "cost"),
+    [
+        ({"8:hash8": Sighting("included", replace(DONE, cost=4))}, {}, None),
+        ({}, {"8:hash8": Proof("expired", {})}, 0),
+    ],
+    ids=["included is not paid yet", "proven dead took nothing"],
+)
+def test_a_no_op_is_paid_when_it_is_final_and_free_when_it_is_proven_dead(sightings, proofs, cost):
+    own, noop = attempt(7), attempt(8, Purpose.NOOP)
+    seen = Observation(sightings=sightings, proofs={own.name: Proof("overtaken", {}), **proofs})
+    step = ask(record(own, noop, cancel_requested=True), seen)
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == cost
+
+
+def test_force_adds_its_word_only_where_there_is_no_proof():
+    stored, found, open_one = attempt(6, dead=True), attempt(7, Purpose.RESIGN), attempt(8, Purpose.RESIGN)
+    told = record(stored, found, open_one, status=Status.HELD, directive={"verb": "fail", "by": "ops", "force": True})
+    step = ask(told, Observation(proofs={found.name: Proof("expired", {"final_height": "9"})}, clear=True))
+    assert isinstance(step, Settle)
+    assert {name: death["cause"] for name, death in step.deaths.items()} == {
+        found.name: "expired",
+        open_one.name: "forced",
+    }
+
+
+@pytest.mark.parametrize("why", ["not included within 60 s", "bad signature"])
+def test_what_ended_without_an_effect_may_be_tried_under_a_new_key(why: str):
+    own, noop = attempt(7), attempt(8, Purpose.NOOP, terms={"why": why})
+    step = ask(record(own, noop), Observation(proofs={own.name: Proof("overtaken", {})}))
+    assert isinstance(step, Settle)
+    assert step.outcome.error is not None
+    assert step.outcome.error["new_key_helps"] is True
+
+
+def test_one_refused_attempt_among_innocent_deaths_counts():
+    first, second = attempt(7), attempt(8, Purpose.RESIGN)
+    deaths = {first.name: Proof("overtaken", {}), second.name: Proof("refused", {})}
+    step = ask(record(first, second), Observation(proofs=deaths, clear=True))
+    assert isinstance(step, Resign)
+    assert step.counted is True
+
+
+def poor(verdict: Verdict = Verdict.INSUFFICIENT_FUNDS) -> Observation:
+    means = Finding(Word.FAIL, Purse("account", 5), 9)
+    return Observation(
+        reply=SendReply(verdict, "lacks 5"), means=means, lowest=True, clear=True, idle=True, sent_at=NOW
+    )
+
+
+def test_only_a_refusal_for_want_of_funds_ends_what_asks_for_too_much():
+    assert isinstance(ask(record(), poor()), Kill)
+    assert isinstance(ask(record(), poor(Verdict.ACCEPTED)), Wait)
+    assert isinstance(ask(record(), replace(poor(), reply=None)), Wait)
+
+
+def test_want_of_funds_ends_no_held_intent():
+    assert isinstance(ask(record(status=Status.HELD), poor()), Wait)

@@ -59,3 +59,37 @@ def test_given_bytes_end_when_others_used_their_number():
             assert step.outcome.error is not None
             assert (step.outcome.status, step.outcome.error["code"]) == (Status.FAILED, code)
             assert set(step.deaths) == {GIVEN.name}
+
+
+LONG = Policy(hold_after_ms=60_000)
+
+
+def test_given_bytes_that_nobody_sees_are_held_after_one_try_to_prove_them_dead():
+    fresh = Observation(sent_at=NOW)
+    younger = record(replace(GIVEN, signed_at=NOW - 59_999))
+    assert isinstance(decide(younger, fresh, LONG, EVM, NOW), Wait)
+    assert isinstance(decide(record(GIVEN), fresh, LONG, EVM, NOW), Prove)
+    step = decide(record(GIVEN), replace(fresh, unproven=True), LONG, EVM, NOW)
+    assert step == Hold("no_proof", {"attempts": [GIVEN.name], "message": "neither landed nor provably dead"})
+    held = record(GIVEN, status=Status.HELD)
+    for unproven in (False, True):
+        assert isinstance(decide(held, replace(fresh, unproven=unproven), LONG, EVM, NOW), Wait)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ACCEPTED, Verdict.UNAVAILABLE, Verdict.NONCE_GAP, Verdict.BUSY])
+def test_what_the_caller_cannot_cure_is_not_held(verdict: Verdict):
+    seen = Observation(reply=SendReply(verdict), sent_at=NOW)
+    assert isinstance(decide(record(GIVEN), seen, Policy(), EVM, NOW), Wait)
+
+
+def test_given_bytes_are_sent_again_when_their_time_is_over_and_not_before():
+    policy = Policy(include_within_ms=1_000)
+    for age, expected in ((0, Wait), (999, Wait), (1_000, Probe), (-1, Probe)):
+        assert isinstance(decide(record(GIVEN), Observation(sent_at=NOW - age), policy, EVM, NOW), expected)
+
+
+def test_a_used_number_may_be_tried_under_a_new_key():
+    step = decide(record(GIVEN), Observation(proofs={GIVEN.name: Proof("overtaken", {})}), Policy(), EVM, NOW)
+    assert isinstance(step, Settle)
+    assert step.outcome.error is not None
+    assert step.outcome.error["new_key_helps"] is True

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from txmanager.core.chain import Proof, SendReply, Sighting, Traits, Verdict
 from txmanager.core.decide import (
+    Hold,
     Kill,
     Observation,
     Pause,
@@ -193,3 +194,60 @@ def test_what_was_given_up_ends_cancelled_when_its_no_op_is_final_and_done_when_
     landed = late(of, seen(sightings={first.name: Sighting("final", Outcome(Status.DONE))}))
     assert isinstance(landed, Settle)
     assert landed.outcome.status is Status.DONE
+
+
+# -- what each arm must leave to the next
+
+
+PATIENT = Policy(include_within_ms=1_000, replace_after_ms=5_000, hold_after_ms=10_000)
+
+
+def test_the_age_of_an_intent_is_that_of_its_newest_bytes():
+    bumped = record(attempt(age_ms=10_000), attempt("b", Purpose.REPLACE, 9_999))
+    assert not isinstance(decide(bumped, seen(unproven=True), PATIENT, EVM, NOW), Hold | Prove)
+    lone = record(attempt(age_ms=10_000))
+    assert isinstance(decide(lone, seen(unproven=True), PATIENT, EVM, NOW), Hold)
+
+
+@pytest.mark.parametrize("unproven", [False, True])
+def test_a_held_intent_is_not_proven_again_for_its_age(unproven):
+    held = record(attempt(age_ms=20_000), status=Status.HELD)
+    assert isinstance(decide(held, seen(unproven=unproven), PATIENT, EVM, NOW), Wait)
+
+
+def test_one_of_several_no_ops_on_chain_asks_for_the_proof():
+    noops = [attempt("n", Purpose.NOOP), attempt("m", Purpose.NOOP)]
+    for there in noops:
+        step = ask(record(OLD, *noops, cancel_requested=True), seen(sightings={there.name: Sighting("included")}))
+        assert isinstance(step, Prove)
+
+
+def test_what_asks_for_too_much_is_killed_and_pauses_no_lane_however_old_it_is():
+    too_much = Finding(Word.FAIL, Purse("account", 1), 2)
+    step = ask(record(attempt(age_ms=4_000)), seen(Verdict.INSUFFICIENT_FUNDS, means=too_much))
+    assert isinstance(step, Kill)
+
+
+def test_a_key_that_signs_no_no_op_asks_for_a_proof_only_of_what_must_end():
+    for traits in (NEAR, EVM):
+        assert isinstance(ask(record(), seen(killable=False), traits), Wait)
+
+
+def test_where_overtaking_kills_an_idle_lane_alone_allows_no_no_op():
+    cancelled = record(cancel_requested=True)
+    assert isinstance(ask(cancelled, seen(idle=True), NEAR), Wait)
+    assert isinstance(ask(cancelled, seen(idle=True, clear=True), NEAR), Kill)
+
+
+def test_what_is_being_killed_is_not_given_up_once_more():
+    old = attempt(age_ms=60_000)
+    assert not isinstance(late(record(old, attempt("n", Purpose.NOOP)), seen()), Kill)
+    # Where a no-op could overtake somebody, a cancelled intent waits, however late it is.
+    assert not isinstance(late(record(old, cancel_requested=True), seen(), traits=NEAR), Kill)
+
+
+@pytest.mark.parametrize("more", [{"priced_out": True}, {"status": Status.HELD}, {"traits": NEAR}])
+def test_a_price_that_a_node_refuses_is_not_raised_past_a_cap_a_hold_or_where_nothing_is_replaced(more):
+    of = record(OLD, status=more.get("status", Status.INFLIGHT))
+    observed = seen(Verdict.UNDERPRICED, priced_out=more.get("priced_out", False))
+    assert not isinstance(ask(of, observed, more.get("traits", EVM)), Replace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -14,6 +15,7 @@ from txmanager.core.kills import Doom, KillCause
 from txmanager.core.ledger import Landed
 from txmanager.core.models import Attempt, Purpose, Record, new_intent
 from txmanager.core.states import Status
+from txmanager.core.window import GROW_AGAIN_MS
 
 KILL = Kill(Doom(KillCause.CANCELLED, "cancelled"), "why")
 Where = Literal["pending", "included", "final"]
@@ -157,6 +159,9 @@ def test_a_resign_still_fits_while_all_it_replaces_is_dead():
     assert flight(attempt(1, dead=True)).still(Resign({}, False, "why")) is True
     assert flight(first).still(Resign({}, False, "why")) is False
     assert flight(first, attempt(2, Purpose.RESIGN)).still(order) is False, "signed again since it was decided"
+    cancelled = flight(first)
+    cancelled.record = replace(cancelled.record, cancel_requested=True)
+    assert cancelled.still(order) is False, "it ends as it is"
 
 
 def test_a_kill_still_fits_until_a_no_op_is_out():
@@ -191,6 +196,43 @@ def test_room_is_what_the_window_and_the_unsettled_leave():
     assert lane(*(flight(attempt(n)) for n in range(9))).room() == 0
 
 
+def replied(nonce: int, verdict: Verdict | None = Verdict.ACCEPTED) -> Flight:
+    one = flight(attempt(nonce))
+    one.reply = None if verdict is None else SendReply(verdict)
+    return one
+
+
+def test_a_window_grows_when_nodes_took_all_of_it_if_it_is_wider_than_one():
+    def room(window: int, *flights: Flight) -> int:
+        found = Flights(Policy(window=window, max_window=8))
+        for one in flights:
+            found.add(one)
+        return found.room()
+
+    assert room(2, replied(1), replied(2)) == 2
+    for verdict in (Verdict.UNAVAILABLE, None):
+        assert room(2, replied(1), replied(2, verdict)) == 0
+    assert room(1, replied(1)) == 0, "it keeps the order of execution"
+    assert not Flights(Policy(window=1, max_window=8)).window.grows
+
+
+def test_no_room_counts_what_nodes_took_and_nobody_has_seen_on_chain():
+    landed = replied(90)
+    see(landed, landed.record.attempts[0])
+    flights = Flights(Policy(window=2, max_window=64))
+    for one in (*(replied(n) for n in range(15)), landed, replied(91, None), replied(92, Verdict.UNAVAILABLE)):
+        flights.add(one)
+    flights.room()
+    assert flights.window.size == 30
+    flights.no_room(5)
+    assert flights.window.size == 7
+    flights.room()
+    assert flights.window.size == 7
+    told(flights, now=5 + GROW_AGAIN_MS + 1)
+    flights.room()
+    assert flights.window.size == 30
+
+
 def test_a_held_intent_takes_no_slot_of_a_wider_window_and_stops_where_others_wait_for_it():
     held = flight(attempt(5), held=True)
     assert lane(held).room() == 4
@@ -203,10 +245,10 @@ def test_a_held_intent_whose_number_is_used_keeps_nobody_waiting():
     for window, gaps_block in ((1, False), (4, True)):
         held = flight(attempt(5), held=True)
         flights = lane(held, window=window, gaps_block=gaps_block)
-        flights.used = 4
+        flights.saw_used(4)
         assert flights.blocks(held)
         assert flights.room() == 0
-        flights.used = 5
+        flights.saw_used(5)
         assert not flights.blocks(held)
         assert flights.room() == window
     flights = lane(flight(attempt(5), held=True), max_inflight=1)
@@ -258,6 +300,11 @@ def test_the_first_dead_one_that_is_not_held_waits_to_be_signed_again():
     flights = lane(held, alive, dead, flight(attempt(4, dead=True)))
     assert flights.first_waiting is dead
     assert flights.waiting is True
+    assert lane(flight(attempt(1, dead=True), attempt(2, Purpose.RESIGN))).first_waiting is None, "it was signed again"
+    found = flight(attempt(5))
+    assert lane(found).first_waiting is None
+    prove(found, found.record.attempts[0])
+    assert lane(found).first_waiting is found, "the proof need not be stored yet"
 
 
 def test_a_new_nonce_is_clear_when_all_others_are_held_or_not_open():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import signal
@@ -18,7 +19,8 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mistakes import Mistake
 
-TIMEOUT_S = 60  # of processor time: a mistake that never ends is noticed, too
+TIMEOUT_S, TIMES = 5.0, 20.0
+"""Of processor time, more than its tests take without it: a mistake that never ends is noticed, too."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class Judge:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         enters, took = self._baseline(session.items)
         running: dict[int, Mistake] = {}
+        gc.freeze()  # what the children never touch need not be copied for them
         for mistake in self._mistakes:
             items = sorted(enters[mistake.function], key=lambda item: took[item.nodeid])
             if not items:
@@ -77,7 +80,7 @@ class Judge:
             while len(running) >= self._processes:
                 self._reap(running)
             if (pid := os.fork()) == 0:
-                self._try(mistake, items)
+                self._try(mistake, items, TIMEOUT_S + TIMES * sum(took[item.nodeid] for item in items))
             running[pid] = mistake
         while running:
             self._reap(running)
@@ -109,13 +112,14 @@ class Judge:
                 enters[function].append(item)
         return enters, took
 
-    def _try(self, mistake: Mistake, items: Sequence[pytest.Item]) -> None:
+    def _try(self, mistake: Mistake, items: Sequence[pytest.Item], timeout_s: float) -> None:
         """In a process of its own. It never returns: 0 says that a test noticed."""
         code = 1
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_VIRTUAL, TIMEOUT_S)
+            signal.setitimer(signal.ITIMER_VIRTUAL, timeout_s)
+            gc.disable()
             function = live_function(self._module, mistake.function)
             if function is not None:
                 function.__code__ = mistake.code

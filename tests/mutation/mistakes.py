@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -28,7 +29,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.FloorDiv: ast.Mult,
 }
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_FOR_PEOPLE = ("log", "metrics")
+_FOR_PEOPLE = re.compile(r"(\.|\b)(_?log|metrics)\.")
 """What is only written down changes no decision."""
 Change = Callable[[ast.AST], ast.AST | None]
 
@@ -101,7 +102,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
         case ast.Call(func=ast.Name(id=name)) if name in _NAMES:
             yield _NAMES[name], _field("func", ast.Name(_NAMES[name], ast.Load()))
         case ast.Expr(value=ast.Call() | ast.Await()) | ast.AugAssign():
-            if not any(f".{word}." in ast.unparse(node) for word in _FOR_PEOPLE):
+            if not _FOR_PEOPLE.search(ast.unparse(node)):
                 yield "left out", lambda _: ast.Pass()
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield "left out", lambda _: ast.Pass()

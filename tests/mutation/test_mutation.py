@@ -5,9 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from tests.mutation import __main__ as driver
 from tests.mutation.__main__ import touched
-from tests.mutation.mistakes import mistakes
+from tests.mutation.judge import Verdict
+from tests.mutation.mistakes import Mistake, mistakes
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = """
@@ -46,18 +51,49 @@ def test_a_mistake_is_code_that_can_be_put_into_the_live_function():
     assert total([1, 2]) == 0  # type: ignore[operator]
 
 
-CLEAN = ("core/states.py", "core/keyless_plan.py", "core/write_head.py", "core/gaps.py")
-"""Small enough to be tried whole in every run; `make mutation` tries the others."""
+SMALL = ("core/states.py", "core/keyless_plan.py", "core/write_head.py")
+"""Small enough to be tried whole in every run; CI's mutation step tries all that are called clean."""
 
 
-def test_modules_that_are_called_clean_have_no_unexplained_survivor():
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.mutation", *CLEAN, "--processes", "2"],
+def mutation(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.mutation", *arguments, "--processes", "2"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+def test_modules_that_are_called_clean_have_no_unexplained_survivor():
+    ran = mutation(*SMALL)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "core/states.py: 8 of 8 caught (100%)" in ran.stdout
+
+
+def test_a_survivor_in_a_clean_module_fails_and_so_does_an_explanation_of_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    verdict = Verdict(caught=[mistake("a")], survived=[mistake("b"), mistake("c")], untested=[mistake("d")])
+    judged = SimpleNamespace(verdict=verdict, broken=[])
+    monkeypatch.setattr(driver, "run", lambda *_: (judged, 4, 0))
+    monkeypatch.setattr(driver, "MODULES", {"core/x.py": {"clean": True, "tests": []}})
+    monkeypatch.setattr(sys, "argv", ["mutation"])
+    for explained, wrong in (("b c d", 0), ("b c", 1), ("b", 2), ("b c d e", 1), ("a b c d", 1)):
+        monkeypatch.setattr(driver, "EXPLAINED", {"core/x.py": {f"f:{name}": "why" for name in explained.split()}})
+        assert driver.main() == (1 if wrong else 0)
+        assert f"\n{wrong} not caught and not explained" in capsys.readouterr().out
+    monkeypatch.setattr(driver, "MODULES", {"core/x.py": {"tests": []}})
+    monkeypatch.setattr(driver, "EXPLAINED", {})
+    assert driver.main() == 0, "of the other modules they are named only"
+    assert "not caught: line 1 f:c" in capsys.readouterr().out
+
+
+def mistake(what: str) -> Mistake:
+    return Mistake("f", 1, what, mistake.__code__)
+
+
+def test_every_explanation_is_of_a_module_that_is_judged():
+    assert set(driver.EXPLAINED) <= set(driver.MODULES)
+    assert all(reason for reasons in driver.EXPLAINED.values() for reason in reasons.values())

@@ -215,7 +215,7 @@ class Flights:
     def first_waiting(self) -> Flight | None:
         for flight in self._by_id.values():
             # Asked at every turn of every flight: nothing is dead without a proof.
-            if not flight.proofs and flight.record.attempts and flight.record.attempts[0].proof is None:
+            if not flight.proofs and flight.record.attempts[0].proof is None:
                 continue
             if flight.dead and not flight.held:
                 return flight

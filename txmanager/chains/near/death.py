@@ -115,7 +115,7 @@ class DeathProver:
         for attempt, fate in zip(candidates, fates, strict=True):
             if fate == "landed":
                 decided[attempt.hash] = None
-            elif fate == "dead" and _keeps(node, after, reading, attempt, facts):
+            elif fate == "dead" and _keeps(node, after, attempt, facts):
                 evidence = {"by": "node", "node": node.name, "node_key": after.node}
                 decided[attempt.hash] = _proof(doomed[attempt.hash], attempt, reading, evidence)
         return decided
@@ -158,13 +158,12 @@ def _proof(
     )
 
 
-def _keeps(node: Node, identity: Identity, reading: Reading, attempt: Attempt, facts: Facts) -> bool:
+def _keeps(node: Node, identity: Identity, attempt: Attempt, facts: Facts) -> bool:
     """Whether the node would still know the transaction, had it ever landed."""
     if identity.earliest is not None and identity.earliest > attempt.base_height + 1:
         return False
     # The head decides what a node collects; it may have moved on since F.
-    newest = max(reading.height, identity.head)
-    return node.archival or newest < attempt.base_height + KEPT_EPOCHS * facts.epoch_blocks
+    return node.archival or identity.head < attempt.base_height + KEPT_EPOCHS * facts.epoch_blocks
 
 
 async def _identify(ask: Ask) -> Identity:

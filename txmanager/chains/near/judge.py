@@ -67,7 +67,8 @@ def judge(
         if step.verdict == "Failure":
             errors.append({"receipt_id": step.id, "executor_id": step.executor, "error": step.told})
     kept, cut = _cut(logs) if logs else (logs, False)
-    told, whole = (None, False) if value and len(value) > _MAX_VALUE else exact_json(value) if value else (None, True)
+    long = value is not None and len(value) > _MAX_VALUE
+    told, whole = (None, False) if long else exact_json(value) if value else (None, True)
     result: dict[str, Json] = {
         "block_hash": _text(status["transaction_outcome"], "block_hash"),
         "value": told,
@@ -81,7 +82,7 @@ def judge(
         result["logs_truncated"] = True
     if not whole:
         result["value_truncated"] = True
-        result["value_base64_truncated"] = len(value or b"") > _MAX_VALUE
+        result["value_base64_truncated"] = long
     if len(errors) > _MAX_ERRORS:
         result["receipt_errors_truncated"] = True
     wrong = _failure(kind, payload, effect, value, errors)

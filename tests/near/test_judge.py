@@ -1,0 +1,279 @@
+"""The judge on receipts written by hand: every bound, every odd shape, and what each failure is called."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from txmanager.chains.near.judge import judge
+from txmanager.core.models import Outcome
+from txmanager.core.states import Status
+from txmanager.rpc import BadAnswer
+
+VALUE_BYTES, LOG_CHARS, LOGS, ERRORS = 65_536, 16_384, 100, 20
+
+
+def value(text: bytes = b"") -> dict[str, Any]:
+    return {"SuccessValue": base64.b64encode(text).decode()}
+
+
+def following(name: str) -> dict[str, Any]:
+    return {"SuccessReceiptId": name}
+
+
+def failed(kind: Any = "AccountDoesNotExist") -> dict[str, Any]:
+    return {"Failure": {"ActionError": {"index": 0, "kind": kind}}}
+
+
+def step(name: str, status: Any, *receipts: str, **more: Any) -> dict[str, Any]:
+    outcome = {"executor_id": "a.near", "receipt_ids": list(receipts), "logs": [], "gas_burnt": 0, "tokens_burnt": "0"}
+    return {"id": name, "block_hash": "B", "outcome": {**outcome, "status": status, **more}}
+
+
+def told(first: Any, *rest: Any, refunds: tuple[str, ...] = ()) -> dict[str, Any]:
+    receipts = [{"receipt_id": name, "predecessor_id": "system"} for name in refunds]
+    return {"transaction_outcome": first, "receipts_outcome": list(rest), "receipts": receipts}
+
+
+def lone(status: Any, **more: Any) -> dict[str, Any]:
+    return told(step("tx", following("r1"), "r1"), step("r1", status, **more))
+
+
+def ask(status: Any, kind: str = "near.function_call", deposit: int | None = None, **payload: Any) -> Outcome:
+    return judge(kind, payload, status, "h", 1, deposit)
+
+
+def result(status: Any, **more: Any) -> dict[str, Any]:
+    found = ask(status, **more).result
+    assert found is not None
+    return dict(found)
+
+
+def error(status: Any, **more: Any) -> dict[str, Any]:
+    outcome = ask(status, **more)
+    assert outcome.status is Status.FAILED
+    assert outcome.error is not None
+    return dict(outcome.error)
+
+
+def test_gas_tokens_and_logs_are_those_of_every_step_but_the_refunds():
+    status = told(
+        step("tx", following("r1"), "r1", gas_burnt=1, tokens_burnt="10", logs=["a"]),
+        step("back", value(), gas_burnt=100, tokens_burnt="1000", logs=["not this"]),
+        step("r1", value(b"7"), gas_burnt=2, tokens_burnt=20, logs=["b", 5]),
+        refunds=("back",),
+    )
+    assert result(status) == {
+        "block_hash": "B",
+        "value": 7,
+        "value_base64": "Nw==",
+        "logs": ["a", "b"],
+        "gas_burnt": "3",
+        "tokens_burnt": "30",
+        "receipt_errors": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "cost"),
+    [
+        ("near.transfer", value(), 5 + 7),
+        ("near.transfer", failed(), 5),
+        ("near.delegate", value(), 5 + 7),
+        ("near.delegate", failed(), 5 + 7),
+    ],
+)
+def test_a_deposit_comes_back_from_a_failed_receipt_unless_a_user_stands_between(kind: str, status: Any, cost: int):
+    told = lone(status, tokens_burnt="5")
+    assert ask(told, kind, deposit=7).cost == cost
+    assert ask(told, kind).cost is None
+
+
+# -- what is too long
+
+
+def test_a_value_is_kept_up_to_its_bound():
+    whole = result(lone(value(b"1" * VALUE_BYTES)))
+    assert "value_truncated" not in whole
+    assert len(base64.b64decode(whole["value_base64"])) == VALUE_BYTES
+    cut = result(lone(value(b"1" * (VALUE_BYTES + 1))))
+    assert (cut["value"], cut["value_truncated"], cut["value_base64_truncated"]) == (None, True, True)
+    assert len(base64.b64decode(cut["value_base64"])) == VALUE_BYTES
+
+
+def test_a_value_that_is_too_deep_is_kept_as_bytes_alone():
+    deep = result(lone(value(b"[" * 500 + b"]" * 500)))
+    assert (deep["value"], deep["value_truncated"], deep["value_base64_truncated"]) == (None, True, False)
+
+
+def test_no_value_and_an_empty_one_are_whole():
+    assert result(lone(value()))["value_base64"] == ""
+    assert "value_truncated" not in result(lone(value()))
+    assert ask(lone(failed())).result is not None
+    assert result(lone(failed()))["value_base64"] is None
+
+
+@pytest.mark.parametrize(
+    ("logs", "kept"),
+    [
+        (["x"] * LOGS, ["x"] * LOGS),
+        (["x" * LOG_CHARS], ["x" * LOG_CHARS]),
+        ([], []),
+        ("no list", []),
+    ],
+    ids=["count", "characters", "none", "no list"],
+)
+def test_logs_are_whole_up_to_their_bounds(logs: Any, kept: list[str]):
+    found = result(lone(value(), logs=logs))
+    assert found["logs"] == kept
+    assert "logs_truncated" not in found
+
+
+@pytest.mark.parametrize(
+    ("logs", "kept"),
+    [
+        (["x"] * (LOGS + 1), ["x"] * LOGS),
+        (["x" * LOG_CHARS, "y"], ["x" * LOG_CHARS]),
+        (["x" * (LOG_CHARS + 1)], ["x" * LOG_CHARS]),
+        (["x" * (LOG_CHARS - 1), "yz"], ["x" * (LOG_CHARS - 1), "y"]),
+    ],
+    ids=["count", "no room", "one too long", "half a log"],
+)
+def test_logs_beyond_their_bounds_are_cut_and_called_so(logs: list[str], kept: list[str]):
+    found = result(lone(value(), logs=logs))
+    assert found["logs"] == kept
+    assert found["logs_truncated"] is True
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_errors_of_receipts_are_kept_up_to_their_bound(more: int):
+    others = [step(f"e{n}", failed()) for n in range(ERRORS + more)]
+    found = result(told(step("tx", following("r1"), "r1"), step("r1", value()), *others))
+    assert [one["receipt_id"] for one in found["receipt_errors"]] == [f"e{n}" for n in range(ERRORS)]
+    assert found.get("receipt_errors_truncated", False) is bool(more)
+
+
+# -- which step is the intent's own
+
+
+def test_the_value_is_that_of_the_receipt_that_stands_for_the_others():
+    status = told(step("tx", following("r1"), "r1"), step("r1", following("r2"), "r2"), step("r2", value(b"2")))
+    assert result(status)["value"] == 2
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        told(step("tx", following("other")), step("r1", value())),
+        told(step("tx", following("r1")), step("r1", following("gone"))),
+        told(step("tx", following("r1")), step("r1", following("r2")), step("r2", following("r1"))),
+        told(step("tx", following("tx")), step("r1", value())),
+        told(step("tx", {"SuccessReceiptId": 5}), step("r1", value())),
+    ],
+    ids=["not the one there", "missing", "in a circle", "itself", "no name"],
+)
+def test_a_result_that_no_receipt_holds_is_a_bad_answer(status: Any):
+    with pytest.raises(BadAnswer, match="misses the receipt"):
+        ask(status)
+
+
+def test_a_transaction_that_answers_itself_needs_no_receipt():
+    name = base64.b64encode(b"1").decode()
+    assert result(told(step("tx", value(b"1")), step(name, value(b"2"))))["value"] == 1
+
+
+def delegate(outer: Any, *rest: Any, refunds: tuple[str, ...] = ()) -> Status:
+    return ask(told(step("tx", following("r1"), "r1"), outer, *rest, refunds=refunds), "near.delegate").status
+
+
+def test_a_delegate_is_judged_by_what_its_outer_receipt_sends_in_the_users_name():
+    assert delegate(step("r1", value(), "r2"), step("r2", failed())) is Status.FAILED
+    assert delegate(step("r1", value(), "r2"), step("r2", value())) is Status.DONE
+    assert delegate(step("r1", failed(), "r2"), step("r2", value())) is Status.FAILED
+    assert delegate(step("r1", value(), "gone", "r2"), step("r2", failed())) is Status.FAILED
+    back = step("back", value())
+    assert delegate(step("r1", value(), "back", "r2"), back, step("r2", failed()), refunds=("back",)) is Status.FAILED
+    assert delegate(step("r1", value())) is Status.DONE
+
+
+# -- what a failure is called
+
+
+def test_false_is_a_failure_of_a_root_contract_alone():
+    status = lone(value(b"false"))
+    assert ask(status, "near.function_call", root_contract="near").status is Status.DONE
+    assert ask(status, "near.create_account").status is Status.DONE
+    told = error(status, kind="near.create_account", root_contract="near")
+    assert (told["code"], told["new_key_helps"]) == ("account_not_created", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ({"ActionError": {"kind": "LackBalanceForState"}}, "lack_balance_for_state"),
+        ({"ActionError": {"kind": {"FunctionCallError": {"ExecutionError": "panicked"}}}}, "contract_panicked"),
+        ({"ActionError": {"kind": {"FunctionCallError": {"CompilationError": {}}}}}, "compilation_error"),
+        ({"ActionError": {"kind": {"ExecutionError": "odd"}}}, "execution_error"),
+        ({"ActionError": "odd"}, "odd"),
+        ({"ActionError": {"kind": 5}}, "action_error"),
+        ({"InvalidTxError": {"NotEnoughBalance": {}}}, "not_enough_balance"),
+        ({"ActionError": {"kind": {"AccountAlreadyExists": {}}}}, "account_already_exists"),
+        (5, "failed_on_chain"),
+        ("X" + "x" * 70, "x" * 64),
+    ],
+)
+def test_a_failure_is_named_by_the_innermost_word(words: Any, code: str):
+    told = error(lone({"Failure": words}))
+    assert told["code"] == code
+    assert told["new_key_helps"] is (code != "account_already_exists")
+
+
+# -- odd shapes
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"executor_id": 5},
+        {"gas_burnt": -1},
+        {"gas_burnt": True},
+        {"tokens_burnt": -1},
+        {"tokens_burnt": "-1"},
+        {"tokens_burnt": "1x"},
+        {"tokens_burnt": "٣"},
+        {"tokens_burnt": "9" * 40},
+        {"tokens_burnt": None},
+        {"status": {"SuccessValue": "!!!!"}},
+        {"status": {"SuccessValue": 5}},
+        {"status": {"Unknown": ""}},
+        {"status": {}},
+    ],
+)
+def test_an_odd_outcome_is_a_bad_answer(more: dict[str, Any]):
+    with pytest.raises(BadAnswer):
+        ask(lone(**{"status": value(), **more}))
+
+
+def test_amounts_are_numbers_or_their_digits():
+    assert result(lone(value(), tokens_burnt="9" * 39))["tokens_burnt"] == "9" * 39
+    for zero in (0, "0"):
+        assert result(lone(value(), tokens_burnt=zero))["tokens_burnt"] == "0"
+    assert result(lone(value(), gas_burnt="12"))["gas_burnt"] == "12"
+
+
+def test_a_bad_answer_shows_a_bounded_part_of_what_was_odd():
+    with pytest.raises(BadAnswer) as caught:
+        ask(told(step("n" * 65, {"Unknown": ""})))
+    assert f" {'n' * 64} " in str(caught.value)
+    with pytest.raises(BadAnswer) as caught:
+        ask(lone(value(), tokens_burnt="z" * 41))
+    assert f"'{'z' * 40}'" in str(caught.value)
+
+
+def test_a_status_without_a_block_is_a_bad_answer():
+    status = lone(value())
+    del status["transaction_outcome"]["block_hash"]
+    with pytest.raises(BadAnswer, match="block_hash"):
+        ask(status)
