@@ -35,6 +35,7 @@ from tests.sim.history import (
     Wrote,
 )
 from tests.sim.plan import Plan
+from tests.sim.rules import broken_by_attempt, broken_by_end
 from txmanager.core.models import IntentId, Purpose
 from txmanager.core.states import LaneState, Status
 from txmanager.devnet.chain import Chain
@@ -176,7 +177,10 @@ def _recorded(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
     memory.attempts[fact.hash] = fact
     for dead in fact.deaths:
         memory.dead[dead.partition(":")[2]] = name
-    _check_rules(evidence, memory, fact)
+    for words in broken_by_attempt(fact):
+        _say(evidence, fact.at, words)
+    if fact.purpose is Purpose.NOOP:
+        memory.killed.add(key)
     if fact.purpose is Purpose.FIRST:
         _first(evidence, memory, fact)
         return
@@ -186,22 +190,6 @@ def _recorded(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
         _say(evidence, fact.at, f"{fact.purpose} of {name} could overtake {len(fact.open_below)} lower nonces")
     if fact.purpose is Purpose.RESIGN and key not in memory.firsts:
         _say(evidence, fact.at, f"{name} was signed again before it was signed")
-
-
-_ORDERS = {Purpose.RESIGN: ("resign",), Purpose.NOOP: ("kill", "fail", "cancel")}
-"""What somebody must have asked for before a held intent signs anything."""
-
-
-def _check_rules(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
-    name, purpose = fact.id.key, fact.purpose
-    if fact.held and fact.asked not in _ORDERS.get(purpose, ()):
-        _say(evidence, fact.at, f"{name} was held, and signed a {purpose} that nobody asked for")
-    if purpose is Purpose.NOOP:
-        memory.killed.add((fact.id, fact.life))
-    if fact.lane_state is LaneState.QUARANTINED or (fact.lane_state is LaneState.PAUSED and purpose is Purpose.FIRST):
-        _say(evidence, fact.at, f"{name}: a {purpose} was signed on a lane that is {fact.lane_state}")
-    if fact.stranger:
-        _say(evidence, fact.at, f"{name} was signed by an owner that took over a lane whose nonce a stranger had used")
 
 
 def _first(evidence: Checked, memory: _Memory, fact: Recorded) -> None:
@@ -240,10 +228,8 @@ def _ended(evidence: Checked, memory: _Memory, fact: Ended) -> None:
     same = memory.failed_over and again is not None and again.outcome == fact.outcome
     if again is not None and not memory.rolled_back and not same:
         _say(evidence, fact.at, f"{fact.id.key} ended twice")
-    # A no-op that was written ahead before the hold ends it: that was decided, and durable, before.
-    decided = fact.asked not in ("", "track") or key in memory.killed
-    if fact.held and fact.outcome.tx_hash is None and not decided:
-        _say(evidence, fact.at, f"{fact.id.key} was held, and ended {fact.outcome.status}, which nobody asked for")
+    for words in broken_by_end(fact, killed=key in memory.killed):
+        _say(evidence, fact.at, words)
     memory.ended[key] = fact
     for dead in fact.deaths:
         memory.dead[dead.partition(":")[2]] = fact.id.key

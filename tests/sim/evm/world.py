@@ -10,6 +10,7 @@ import asyncio
 import gc
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.sim.history import Ended, Fact, History, Recorded
 from tests.sim.ledger import SimLedger
 from tests.sim.loop import PROCESS, Life, Process, Stuck, VirtualLoop, order_task_groups
 from tests.sim.plan import Plan, draw
+from tests.sim.rules import broken_by_attempt, broken_by_end
 from txmanager.chains.evm import EvmChain, EvmNetwork, LaneId
 from txmanager.chains.evm.transaction import Body, Fees, sign_any
 from txmanager.core.decide import Policy
@@ -101,6 +103,8 @@ class _Owed:
     nonces: dict[tuple[str, int], str] = field(default_factory=dict)
     prices: dict[tuple[str, int], dict[str, Fees]] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
+    killed: set[tuple[str, str]] = field(default_factory=set)
+    """Intents with a no-op, by key and life."""
 
 
 class World:
@@ -138,6 +142,7 @@ class World:
             pause=self._pause_current,
             one_step=self.plan.one_step,
         )
+        self.history.strangers = self._strangers
         self.owed = _Owed()
         self.lanes = LANES[: self.rng.choice((1, 2))]
         self.pools: dict[str, str] = {}
@@ -165,9 +170,19 @@ class World:
         payload = {"to": RECEIVER, "value": str(1000 + n)}
         return new_intent(key=f"k{n}", pool=POOL, kind="evm.transfer", payload=payload)
 
+    def _strangers(self, lane: str, ours: Iterable[int]) -> bool:
+        """Whether a final block uses a nonce that was never signed here."""
+        cursor, height = self.ledger.stores[lane].cursor, self.machine.head.number - self.finality + 1
+        used = self.machine.count(LaneId.parse(lane).address, height) if height >= 0 else 0
+        return cursor is not None and used > cursor
+
     # -- checked where it happens
 
     def recorded(self, fact: Recorded) -> None:
+        for words in broken_by_attempt(fact):
+            self.say(words)
+        if fact.purpose is Purpose.NOOP:
+            self.owed.killed.add((fact.id.key, fact.life))
         place = (fact.lane, fact.nonce)
         owner = self.owed.nonces.setdefault(place, fact.id.key)
         if owner != fact.id.key:
@@ -193,6 +208,8 @@ class World:
 
     def ended(self, fact: Ended) -> None:
         outcome = fact.outcome
+        for words in broken_by_end(fact, killed=(fact.id.key, fact.life) in self.owed.killed):
+            self.say(words)
         if fact.id.key in self.owed.ended:
             self.say(f"{fact.id.key} ended twice")
         self.owed.ended[fact.id.key] = fact
