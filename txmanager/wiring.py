@@ -30,7 +30,7 @@ from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.mempool import RedisMempool
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
-from txmanager.runtime.accept.nonces import Desk, KeylessPool
+from txmanager.runtime.accept.nonces import KeylessPool, NonceDesk
 from txmanager.runtime.accept.producer import Producer
 from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.care.monitor import Watched
@@ -351,9 +351,9 @@ def build_discovery(settings: Settings, chains: Sequence[Chain]) -> Callable[[Ro
     return discover if open_pools else None
 
 
-def build_desks(settings: Settings) -> tuple[dict[str, Desk], Close]:
+def build_desks(settings: Settings) -> tuple[dict[str, NonceDesk], Close]:
     """What the nonce service needs of every network that counts for callers, and how to close it. No key."""
-    desks: dict[str, Desk] = {}
+    desks: dict[str, NonceDesk] = {}
     for name, network in settings.networks.items():
         numbers = settings.family(name).numbers
         if numbers is None:
@@ -361,7 +361,7 @@ def build_desks(settings: Settings) -> tuple[dict[str, Desk], Close]:
         pools = {n: pool for n, pool in settings.pools.items() if pool.network == name}
         keyless = {n: pool for n, pool in pools.items() if isinstance(pool, KeylessPoolSettings) and pool.keyless}
         served = tuple(_keyless_pool(n, pool) for n, pool in keyless.items())
-        desks[name] = Desk(name, numbers.open(name, network), served, frozenset(pools.keys() - keyless.keys()))
+        desks[name] = NonceDesk(name, numbers.open(name, network), served, frozenset(pools.keys() - keyless.keys()))
 
     async def close() -> None:
         for desk in desks.values():

@@ -25,7 +25,7 @@ from txmanager.core.states import Status
 from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.scripts import build, script
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.accept.nonces import Desk, KeylessPool, Nonces, Place
+from txmanager.runtime.accept.nonces import KeylessPool, NonceDesk, Nonces, Place
 from txmanager.runtime.accept.producer import Producer, Submitted
 from txmanager.runtime.lane.worker import Service, Worker
 
@@ -86,7 +86,7 @@ async def staged(anvil: Anvil, url: str, prefix: str, patience_s: float = 60.0) 
     chain = EvmChain(CHAIN_ID, endpoints, settings=NETWORK, keyless=[lane])
     counter = EvmCounter(EvmChain(CHAIN_ID, endpoints, settings=NETWORK))
     pool = KeylessPool(POOL, frozenset({wallet.address}), False, LONG_MS)
-    nonces = Nonces(ledger, Producer(ledger), {"local": Desk("local", counter, (pool,))}, 5.0)
+    nonces = Nonces(ledger, Producer(ledger), {"local": NonceDesk("local", counter, (pool,))}, 5.0)
     policy = Policy(window=1_000, max_inflight=1_000, include_within_ms=500)
     spec = LaneSpec(lane, POOL, weight=0, keyless=True)
     worker = Worker(ledger, {lane: Service(spec, chain, policy)}, timing=TIMING)

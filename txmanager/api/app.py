@@ -44,7 +44,7 @@ from txmanager.core.kinds import Kind
 from txmanager.runtime.accept.acceptor import Acceptor
 from txmanager.runtime.accept.billing import build_billing
 from txmanager.runtime.accept.dry_run import DryRun
-from txmanager.runtime.accept.nonces import Desk
+from txmanager.runtime.accept.nonces import NonceDesk
 from txmanager.runtime.history import reads_receivers
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings
@@ -106,7 +106,7 @@ def build_app(
     *,
     kinds: Mapping[str, Kind] | None = None,
     probes: Mapping[str, Probe] | None = None,
-    desks: Mapping[str, Desk] | None = None,
+    desks: Mapping[str, NonceDesk] | None = None,
     dry_run: DryRun | None = None,
 ) -> Api:
     """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains. Without `desks` the

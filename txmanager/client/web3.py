@@ -48,15 +48,15 @@ def idempotency_key(key: str) -> Iterator[None]:
 def through_txmanager(client: Client, *, pool: str | None = None, timeout_s: float = 60.0) -> Callable[[Any], Any]:
     """A middleware for `w3.middleware_onion.inject(..., layer=0)`, of `Web3` as of `AsyncWeb3`. `timeout_s`: how long a
     send waits for its transaction to be signed."""
-    desk = Desk(client, pool, timeout_s)
+    sent = SentHashes(client, pool, timeout_s)
 
     def build(w3: Any) -> TxManagerMiddleware:
-        return TxManagerMiddleware(w3, desk)
+        return TxManagerMiddleware(w3, sent)
 
     return build
 
 
-class Desk:
+class SentHashes:
     """Which hash belongs to which intent, for as long as this process lives."""
 
     def __init__(self, client: Client, pool: str | None, timeout_s: float) -> None:
@@ -107,9 +107,9 @@ class Desk:
 
 
 class TxManagerMiddleware(Web3Middleware):
-    def __init__(self, w3: Any, desk: Desk) -> None:
+    def __init__(self, w3: Any, sent: SentHashes) -> None:
         super().__init__(w3)
-        self._desk = desk
+        self._sent = sent
 
     def wrap_make_request(self, make_request: Request) -> Request:
         def middleware(method: Any, params: Any) -> Any:
@@ -129,14 +129,14 @@ class TxManagerMiddleware(Web3Middleware):
     def _turn(self, method: str, params: Any) -> tuple[Any, Any]:
         """(params to go on with, None), or (anything, the answer)."""
         if method == "eth_sendTransaction":
-            return params, self._desk.send(params[0])
+            return params, self._sent.send(params[0])
         if method == "eth_accounts":
-            return params, {"jsonrpc": "2.0", "id": 0, "result": self._desk.addresses()}
+            return params, {"jsonrpc": "2.0", "id": 0, "result": self._sent.addresses()}
         if method in _BY_HASH:
-            hash, answer = self._desk.landed(str(params[0]))
+            hash, answer = self._sent.landed(str(params[0]))
             return [hash], answer
         if method in _SIMULATED and isinstance(params[0], Mapping) and "from" not in params[0]:
-            senders = self._desk.addresses()
+            senders = self._sent.addresses()
             if senders:
                 return [{**params[0], "from": senders[0]}, *params[1:]], None
         return params, None

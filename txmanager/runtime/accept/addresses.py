@@ -15,7 +15,7 @@ from txmanager.core.health import Limits, Reading, health
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Record
 from txmanager.core.reservations import Book
-from txmanager.runtime.accept.nonces import Desk, Nonces
+from txmanager.runtime.accept.nonces import NonceDesk, Nonces
 
 TrackStatus = Literal["pending", "confirmed", "dropped"]
 
@@ -52,7 +52,7 @@ class AddressHealth:
     keyless: bool
 
 
-def tracking_record(record: Record, desk: Desk, checked_at: int = 0) -> TrackingRecord:
+def tracking_record(record: Record, desk: NonceDesk, checked_at: int = 0) -> TrackingRecord:
     """The tracking record of an `evm.raw` intent."""
     sender = record.lane.rpartition(":")[2]
     if record.attempts:
@@ -76,7 +76,7 @@ class Addresses:
         self._nonces = nonces
 
     async def tracking_records(
-        self, desk: Desk, lane: str, book: Book | None = None, sees: Callable[[str], bool] = lambda _: True
+        self, desk: NonceDesk, lane: str, book: Book | None = None, sees: Callable[[str], bool] = lambda _: True
     ) -> list[TrackingRecord]:
         """Every transaction of a keyless lane that is pending, or ended a few minutes ago; by number, then age."""
         book = book or await self._ledger.book(lane)
@@ -115,7 +115,7 @@ class Addresses:
             named, lane.cursor, chain, pending, reserved, gaps, max(0, oldest), lane.state.value, lane.keyless
         )
 
-    async def _chain(self, desk: Desk, address: str) -> int | None:
+    async def _chain(self, desk: NonceDesk, address: str) -> int | None:
         try:
             return (await self._nonces.count(desk, address, fresh=True))[0]
         except (Unavailable, Busy):

@@ -59,7 +59,7 @@ class KeylessPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class NonceDesk:
     """One network: what counts and reads for it, and whose addresses are served."""
 
     network: str
@@ -77,7 +77,7 @@ class Desk:
 class Place:
     """An address on a network, and the lane that its numbers live in."""
 
-    desk: Desk
+    desk: NonceDesk
     address: str
     pool: KeylessPool
     lane: str = field(init=False)
@@ -96,7 +96,9 @@ class Place:
 
 
 class Nonces:
-    def __init__(self, ledger: Ledger, producer: Producer, desks: Mapping[str, Desk], patience_s: float = 0.7) -> None:
+    def __init__(
+        self, ledger: Ledger, producer: Producer, desks: Mapping[str, NonceDesk], patience_s: float = 0.7
+    ) -> None:
         self._ledger = ledger
         self._patience_s = patience_s
         self._producer = producer
@@ -108,7 +110,7 @@ class Nonces:
 
     # -- where
 
-    def desk(self, network: object) -> Desk:
+    def desk(self, network: object) -> NonceDesk:
         desk = self._desks.get(str(network)) if isinstance(network, str | int) else None
         if desk is None:
             known = ", ".join(self._names) or "none"
@@ -229,7 +231,7 @@ class Nonces:
             self._log.warning("chain not counted", lane=place.lane, error=str(error))
             return None, None
 
-    async def count(self, desk: Desk, address: str, *, fresh: bool = False) -> tuple[int, int]:
+    async def count(self, desk: NonceDesk, address: str, *, fresh: bool = False) -> tuple[int, int]:
         """Asked once for all callers of the moment; `fresh` believes no earlier answer."""
         key, loop = desk.chain.lane(address), asyncio.get_running_loop()
         known = self._counts.get(key)
