@@ -150,6 +150,10 @@ TABLE: dict[str, tuple[Callable[[], LanePlan], str]] = {
         lambda: plan(dead(1, order=RESIGN), stored=lane(LaneState.PAUSED, cause=PauseCause.SIGNER_REFUSED)),
         "TrySigner",
     ),
+    "after a wrong signature a trial comes before anything that is signed": (
+        lambda: plan(dead(1, order=RESIGN), stored=lane(LaneState.PAUSED, command=LaneCommand.TRIAL)),
+        "TrySigner",
+    ),
     "a gap is filled before anything else": (with_gap, "FillGaps [1, 2]"),
     "a gap is harmless where gaps are": (lambda: with_gap(NEAR), "Take 4"),
     "a lane that signs nothing fills no gap": (lambda: with_gap(state=LaneState.QUARANTINED), "nothing"),
@@ -294,13 +298,19 @@ def test_what_is_said_of_the_lane_while_its_first_nonce_is_read_counts() -> None
     assert next_of(made) == "Take 4"
 
 
+@pytest.mark.parametrize(("command", "signs"), [(LaneCommand.TRIAL, False), (LaneCommand.REBASELINE, True)])
+def test_nothing_is_signed_while_a_signer_is_on_trial(command: LaneCommand, signs: bool) -> None:
+    made = plan(stored=lane(LaneState.PAUSED, cause=PauseCause.OPERATOR, command=command))
+    assert (made.signs_again, made.tries_signer) == (signs, not signs)
+
+
 @pytest.mark.parametrize("cause", [PauseCause.FUNDS, PauseCause.SIGNER_REFUSED])
 def test_a_cause_from_before_counts_no_more_once_the_lane_works(cause: PauseCause) -> None:
     made = plan(stored=lane(LaneState.PAUSED, cause=cause))
     assert made.lacks_funds is (cause is PauseCause.FUNDS)
-    assert made.signer_refused is (cause is PauseCause.SIGNER_REFUSED)
+    assert made.tries_signer is (cause is PauseCause.SIGNER_REFUSED)
     made.is_in(LaneState.ACTIVE)
-    assert (made.lacks_funds, made.signer_refused) == (False, False)
+    assert (made.lacks_funds, made.tries_signer) == (False, False)
 
 
 def test_a_ledger_that_lost_writes_is_known_by_its_cause() -> None:
@@ -381,6 +391,17 @@ def test_a_send_and_its_answer_are_remembered_with_the_flight() -> None:
     assert made.answered(one, bytes_, taken) is True
     assert one.reply is taken
     assert made.answered(one, bytes_, SendReply(Verdict.BUSY, "")) is False
+
+
+@pytest.mark.parametrize(("verdict", "size"), [(Verdict.BUSY, 4), (Verdict.UNAVAILABLE, 8)])
+def test_a_node_without_room_halves_a_window_that_grew(verdict: Verdict, size: int) -> None:
+    flights = [flight(n, sent_at=NOW) for n in range(4)]
+    made = SigningPlan(replace(POLICY, max_window=64), EVM, lane())
+    made.flights.replace_all(flights)
+    made.flights.room()
+    assert made.flights.window.size == 8
+    made.answered(flights[0], flights[0].record.attempts[0], SendReply(verdict, ""))
+    assert made.flights.window.size == size
 
 
 def test_only_one_at_a_time_and_only_a_gap_that_blocks_change_what_follows() -> None:

@@ -530,12 +530,18 @@ LANES = [
     Guard("set_lane", " + redis.call('SCARD', KEYS[4])", "", "lane_with_unretired_finals_does_not_close"),
     Guard(
         "set_lane",
-        "if said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or '{}') ~= ARGV[4] "
-        "or (said[4] or stop) ~= stop then",
+        "if changes then",
         "if true then",
         "lane_state_carries_reason_and_evidence_and_counts_as_one_ask",
     ),
-    Guard("set_lane", " or (said[4] or stop) ~= stop", "", "cause_and_command_stand_beside_the_reason"),
+    Guard("set_lane", "  or (said[4] or stop) ~= stop", "", "cause_and_command_stand_beside_the_reason"),
+    Guard("set_lane", "if changes and ARGV[10]", "if ARGV[10]", "decision_about_a_lane_rests_on_its_newest_reading"),
+    Guard(
+        "set_lane",
+        "(redis.call('HGET', KEYS[1], 'asks') or '0') ~= ARGV[10]",
+        "false",
+        "decision_about_a_lane_rests_on_its_newest_reading",
+    ),
     Guard("set_lane", "redis.call('HDEL', KEYS[1], 'reason', 'stop')", "", _full("a_lane_be_stopped")),
     Guard(
         "publish",

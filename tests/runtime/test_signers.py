@@ -14,7 +14,7 @@ from tests.waiting import until
 from txmanager.chains.near import NearChain
 from txmanager.core.errors import SignerAway, SignerRefused, TransactionRefused
 from txmanager.core.states import LaneState, Status
-from txmanager.core.stops import PauseCause, QuarantineCause
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
 from txmanager.runtime.lane import signatures
 from txmanager.signing.signer import Answer
 
@@ -202,6 +202,55 @@ async def test_a_wrong_signature_quarantines_the_lane_and_is_never_written(stage
     await stage.manager.resume(stage.lane)
     await stage.done(ids)
     assert stage.amounts() == [1, 2, 3, 4, 5]
+
+
+async def test_a_trial_signature_that_takes_long_keeps_nobody_from_the_lane(stage: Stage) -> None:
+    keys = Keys()
+    running = await stage.start(kind=keys)
+    signer = keys.of(stage)
+    signer.spoil = lambda n, signature: signature[:-1] + bytes((signature[-1] ^ 1,))
+    ids = await stage.submit(*stage.transfers(2))
+    await stage.until_lane(LaneState.QUARANTINED)
+    signer.spoil, signer.delay_s, asked = right, 600.0, len(signer.asked)
+    for _ in range(2):
+        view = await stage.manager.resume(stage.lane)
+        assert (view.state, view.command) == (LaneState.PAUSED, LaneCommand.TRIAL), "the second skips no trial"
+    await until(lambda: len(signer.asked) > asked, what="a trial signature was asked for")
+    signer.delay_s = 0.0
+    await stage.manager.rebaseline(stage.lane)
+    await stage.done(ids)
+    assert stage.amounts() == [1, 2]
+    assert metric(running.worker, "lease_changes_total", change="lost") == 0
+
+
+async def test_a_lane_that_is_stopped_while_it_is_resumed_stays_stopped(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an operator, who read it before its signer was found wrong; and by itself, while an operator pauses it."""
+    running = await stage.start()
+    read, stops = stage.ledger.lane, [QuarantineCause.BAD_SIGNATURE]
+
+    async def stopped_behind_it(lane: str) -> Any:
+        view = await read(lane)
+        if stops:
+            await stage.ledger.set_lane(lane, LaneState.QUARANTINED, "wrong", cause=stops.pop())
+        return view
+
+    await stage.manager.pause(stage.lane, "for a while")
+    monkeypatch.setattr(stage.ledger, "lane", stopped_behind_it)
+    view = await stage.manager.resume(stage.lane)
+    assert (view.state, view.command) == (LaneState.PAUSED, LaneCommand.TRIAL)
+    monkeypatch.undo()
+    await stage.until_lane(LaneState.ACTIVE)
+
+    owned = running.worker._held[stage.lane].lane
+    await until(lambda: owned.asks == owned.plan.stored.asks and not owned.refresh, what="the owner read all of it")
+    await owned.pause(PauseCause.FUNDS, {})
+    view = await stage.ledger.set_lane(stage.lane, LaneState.PAUSED, "by hand")  # its owner has not read this
+    await owned.resume("funded again")
+    after = await stage.ledger.lane(stage.lane)
+    assert after is not None
+    assert (after.state, after.reason, after.asks) == (LaneState.PAUSED, "by hand", view.asks)
 
 
 async def test_a_pause_discards_signatures_that_come_late(stage: Stage) -> None:

@@ -138,6 +138,7 @@ ANSWERS: dict[type[TxManagerError], Answer] = {
     ),
     core.NotFound: Answer(404, "Not found", "Check the key, the pool and the token's tenant."),
     core.NotAllowed: Answer(409, "Not possible in this state", "Read the current state and decide again."),
+    core.Outdated: Answer(409, "Changed meanwhile", "Read the current state and decide again."),
     core.ReservationOver: Answer(
         409, "Reservation over", "Reserve again, with a new reservation token.", "The number stands as it is."
     ),

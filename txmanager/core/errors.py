@@ -10,7 +10,8 @@ TxManagerError
 ├── BudgetExhausted         a budget does not pay for it now: wait, ask for less, or have the budget raised
 ├── NotFound                no such intent or lane
 ├── NotAllowed              the state forbids it (cancel of a final intent, close of a busy lane, ...)
-│   └── ReservationOver     the number is not this token's any more: reserve again with a new token
+│   ├── ReservationOver     the number is not this token's any more: reserve again with a new token
+│   └── Outdated            it rests on an older reading of the lane: read again, decide again; nothing changed
 ├── NonceConflict           the bytes' number is not theirs, or is used: reserve again, sign again
 ├── Busy                    come back later: nothing was accepted
 │   ├── QueueFull           the lane's queue is at its limit
@@ -105,6 +106,10 @@ class NotFound(TxManagerError):
 
 class NotAllowed(TxManagerError):
     code = "not_allowed"
+
+
+class Outdated(NotAllowed):
+    code = "outdated"
 
 
 class ReservationOver(NotAllowed):

@@ -17,7 +17,7 @@ from txmanager.core.gaps import Gaps
 from txmanager.core.models import Attempt, Lane, Purpose
 from txmanager.core.states import LaneState
 from txmanager.core.steps import Kill, Policy, Replace
-from txmanager.core.stops import PauseCause, QuarantineCause
+from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
 from txmanager.core.values import value
 from txmanager.core.write_head import WriteHead
 
@@ -129,8 +129,10 @@ class LanePlan(ABC):
         return self.state is LaneState.PAUSED and self.stored.cause is PauseCause.FUNDS
 
     @property
-    def signer_refused(self) -> bool:
-        return self.state is LaneState.PAUSED and self.stored.cause is PauseCause.SIGNER_REFUSED
+    def tries_signer(self) -> bool:
+        """The signer refused, or an operator goes on after a wrong signature: a trial signature comes first."""
+        refused, asked = self.stored.cause is PauseCause.SIGNER_REFUSED, self.stored.command is LaneCommand.TRIAL
+        return self.state is LaneState.PAUSED and (refused or asked)
 
     @property
     def quarantined(self) -> bool:
@@ -139,8 +141,8 @@ class LanePlan(ABC):
     @property
     def signs_again(self) -> bool:
         """Whether a re-sign or a no-op may go out. A pause stops first attempts; a lack of funds stops all but the
-        no-op that ends an intent, which may be the one that lacks them; a signer that refuses stops all."""
-        stopped = self.lacks_funds or self.signer_refused
+        no-op that ends an intent, which may be the one that lacks them; a signer that is on trial stops all."""
+        stopped = self.lacks_funds or self.tries_signer
         return self.state in WORKING or (self.state is LaneState.PAUSED and not stopped)
 
     @property

@@ -424,9 +424,11 @@ class LaneRegistry(Protocol):
         cause: StopCause | None = None,
         command: LaneCommand | None = None,
         fence: Fence | None = None,
+        asks: int | None = None,
     ) -> Lane:
         """Move a lane to another state; with a fence only while that owner holds it. `reason` is shown and never acted
-        on; a pause without a cause is an operator's."""
+        on; a pause without a cause is an operator's. With `asks`, as the lane was read, only if nothing was asked of it
+        since, or it stands so already; else `Outdated`."""
         ...
 
     async def routes(self, *, fresh: bool = False) -> list[Route]:

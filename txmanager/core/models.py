@@ -17,7 +17,7 @@ from txmanager.core.errors import InvalidInput, InvalidKey
 from txmanager.core.fingerprint import fingerprint
 from txmanager.core.positions import START
 from txmanager.core.states import LaneState, Status
-from txmanager.core.stops import LaneCommand, StopCause
+from txmanager.core.stops import LaneCommand, QuarantineCause, StopCause
 from txmanager.core.values import value
 
 HOMES = 1024
@@ -337,6 +337,11 @@ class Lane:
     """The monitor's newest request to the owner."""
     archive: int | None = None
     """How many final records wait for an archive at most; None where there is none."""
+
+    @property
+    def distrusts_signer(self) -> bool:
+        """Its signer gave a wrong signature, and no right one since."""
+        return self.cause is QuarantineCause.BAD_SIGNATURE or self.command is LaneCommand.TRIAL
 
     @property
     def id(self) -> str:

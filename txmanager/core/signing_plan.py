@@ -43,7 +43,7 @@ class SigningPlan(LanePlan):
                 yield FillGaps(due)
             if noops := self.gaps.unsent(now):
                 yield SendFills(noops)
-        if self.signer_refused:
+        if self.tries_signer:
             yield TrySigner()
         if (flight := self._to_outbid()) is not None:
             yield Outbid(flight)  # while it waits for its signature, the others go on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txmanager.core.errors import InvalidInput, NotAllowed
+from txmanager.core.errors import InvalidInput, NotAllowed, Outdated
 from txmanager.core.models import LaneSpec, Outcome, Record, is_name
 from txmanager.core.reservations import NONCE_LIMIT
 from txmanager.core.states import LaneState
@@ -71,6 +71,10 @@ def check_stop(
     if told is not None:
         reason = reason or words_of(told)
     return safe_reason(state, reason, cause, command), cause, command
+
+
+def outdated(lane: str) -> Outdated:
+    return Outdated(f"something else was asked of lane {lane} meanwhile; read it again. Nothing changed.")
 
 
 _OBSTACLES = {

@@ -18,7 +18,7 @@ from txmanager.core.archive import ArchiveReader
 from txmanager.core.audit import Audits
 from txmanager.core.budgets import Bill, Budgets
 from txmanager.core.chain import Chain
-from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, TxManagerError, Unavailable
+from txmanager.core.errors import InvalidInput, NotAllowed, NotFound, Outdated, TxManagerError, Unavailable
 from txmanager.core.ledger import Ledger, Member
 from txmanager.core.listing import Receivers
 from txmanager.core.mailbox import Mailbox
@@ -28,11 +28,11 @@ from txmanager.core.reservations import Book, Reservation
 from txmanager.core.seal import BAD_SEAL, Seals
 from txmanager.core.sessions import Sessions
 from txmanager.core.states import LaneState, Status
-from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, words_of
+from txmanager.core.stops import LaneCommand, PauseCause, words_of
 from txmanager.runtime.accept.addresses import Addresses
 from txmanager.runtime.accept.built import BUILD_WITHIN_S, KIND, Build, Builders
 from txmanager.runtime.accept.dry_run import DryRun, OpenChain
-from txmanager.runtime.accept.nonces import Desk, Nonces
+from txmanager.runtime.accept.nonces import NonceDesk, Nonces
 from txmanager.runtime.accept.producer import Producer, Submitted
 from txmanager.runtime.care.replay import Replay, plan_replay
 from txmanager.runtime.deliver.board import Board
@@ -119,7 +119,7 @@ class TxManager:
         """What acceptance would say; close it at the end."""
         return DryRun(self.ledger, self.producer, open_chain)
 
-    def nonces(self, desks: Mapping[str, Desk], patience_s: float) -> Nonces:
+    def nonces(self, desks: Mapping[str, NonceDesk], patience_s: float) -> Nonces:
         return Nonces(self.ledger, self.producer, desks, patience_s)
 
     def addresses(self, nonces: Nonces) -> Addresses:
@@ -292,12 +292,18 @@ class TxManager:
         return await self.ledger.set_lane(lane, LaneState.PAUSED, reason or words_of(PauseCause.OPERATOR))
 
     async def resume(self, lane: str) -> Lane:
-        """A lane whose signer gave a wrong signature goes on after a trial signature that verifies."""
-        found = await self.ledger.lane(lane)
-        if found is not None and found.cause is QuarantineCause.BAD_SIGNATURE:
-            command = LaneCommand.TRIAL
-            return await self.ledger.set_lane(lane, LaneState.PAUSED, words_of(command), command=command)
-        return await self.ledger.set_lane(lane, LaneState.ACTIVE)
+        """A lane whose signer gave a wrong signature goes on after a trial signature that verifies. What stops it
+        between the reading and the write is read as well."""
+        while True:
+            found = await self.ledger.lane(lane)
+            asks = None if found is None else found.asks
+            try:
+                if found is None or not found.distrusts_signer:
+                    return await self.ledger.set_lane(lane, LaneState.ACTIVE, asks=asks)
+                command = LaneCommand.TRIAL
+                return await self.ledger.set_lane(lane, LaneState.PAUSED, words_of(command), command=command, asks=asks)
+            except Outdated:
+                continue
 
     async def drain(self, lane: str) -> Lane:
         return await self.ledger.set_lane(lane, LaneState.DRAINING, "drained by an operator")

@@ -515,6 +515,12 @@ LANES = [
     ),
     Guard(
         "lane/manage.ts",
+        "if (asks !== null && asks !== lane.asks) throw",
+        "if (false) throw",
+        "decision_about_a_lane_rests_on_its_newest_reading",
+    ),
+    Guard(
+        "lane/manage.ts",
         "if (step.lane.asked !== asked) step",
         "step",
         "check_wakes_the_owner_and_a_repeat_asks_nothing_more",

@@ -15,7 +15,7 @@ from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.durable import codec
 from txmanager.ledger.durable.backend import Backend
 from txmanager.ledger.durable.link import Refusal
-from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort
+from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort, outdated
 
 
 class Registry(Backend):
@@ -57,6 +57,7 @@ class Registry(Backend):
         cause: StopCause | None = None,
         command: LaneCommand | None = None,
         fence: Fence | None = None,
+        asks: int | None = None,
     ) -> Lane:
         reason, cause, command = check_stop(state, reason, cause, command)
         told = {
@@ -66,10 +67,13 @@ class Registry(Backend):
             "command": command or "",
             "evidence": codec.text(evidence or {}, "evidence"),
             "fence": None if fence is None else codec.pack_fence(fence),
+            "asks": asks,
         }
         try:
             return await self._publish(await self._lane(lane, "set_lane", **told))
         except Refusal as refusal:
+            if refusal.word == "outdated":
+                raise outdated(lane) from None
             if refusal.word == "busy":
                 left = refusal.told["left"]
                 raise NotAllowed(f"lane {lane} still holds {left} records; drain it first") from None

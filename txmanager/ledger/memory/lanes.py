@@ -43,6 +43,7 @@ from txmanager.core.positions import START, place
 from txmanager.core.seal import BAD_SEAL
 from txmanager.core.states import FINAL, LaneState, Status, lane_sources, sources
 from txmanager.core.stops import LaneCommand, StopCause
+from txmanager.ledger.inputs import outdated
 from txmanager.ledger.memory import numbers
 from txmanager.ledger.memory.numbers import Held
 from txmanager.ledger.memory.quotas import Shares
@@ -509,6 +510,7 @@ class LaneStore:
         fence: Fence | None,
         cause: StopCause | None = None,
         command: LaneCommand | None = None,
+        asks: int | None = None,
     ) -> None:
         if fence is not None:
             self.check_fence(fence)
@@ -518,7 +520,11 @@ class LaneStore:
             if state is LaneState.CLOSED and self.records:
                 raise NotAllowed(f"lane {self.spec.id} still holds {len(self.records)} records; drain it first")
         said = (self.state, self.reason, self.cause, self.command, self.evidence)
-        self.asks += said != (state, reason, cause, command, evidence)
+        if said == (state, reason, cause, command, evidence):
+            return
+        if asks is not None and asks != self.asks:
+            raise outdated(self.spec.id)
+        self.asks += 1
         self.state, self.reason, self.cause, self.command, self.evidence = state, reason, cause, command, evidence
 
     def forget_obstacle(self) -> str:

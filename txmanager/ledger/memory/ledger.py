@@ -708,12 +708,13 @@ class MemoryLedger:
         cause: StopCause | None = None,
         command: LaneCommand | None = None,
         fence: Fence | None = None,
+        asks: int | None = None,
     ) -> Lane:
         words, cause, command = check_stop(state, reason, cause, command)
 
         def step(now: int) -> Lane:
             store = self._store(lane)
-            store.set_state(state, words, evidence or {}, fence, cause, command)
+            store.set_state(state, words, evidence or {}, fence, cause, command, asks)
             self._wake(lane)
             return store.view(now, self.history_id)
 

@@ -13,7 +13,7 @@ from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
 from txmanager.core.positions import START
 from txmanager.core.states import LaneState, lane_sources
 from txmanager.core.stops import LaneCommand, StopCause
-from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort
+from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort, outdated
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Call
@@ -95,6 +95,7 @@ class Registry(Backend):
         cause: StopCause | None = None,
         command: LaneCommand | None = None,
         fence: Fence | None = None,
+        asks: int | None = None,
     ) -> Lane:
         reason, cause, command = check_stop(state, reason, cause, command)
         args = (
@@ -107,6 +108,7 @@ class Registry(Backend):
             self._keys.wake(lane),
             cause or "",
             command or "",
+            "" if asks is None else asks,
         )
         reply = await self._runner.run("set_lane", self._lane_keys(lane), args, durable=True)
         match reply:
@@ -118,6 +120,8 @@ class Registry(Backend):
                 raise NotAllowed(f"lane {lane} is {before.decode()}; it cannot become {state}")
             case [b"busy", left]:
                 raise NotAllowed(f"lane {lane} still holds {left} records; drain it first")
+            case [b"outdated"]:
+                raise outdated(lane)
         return await self._publish(lane, reply[1])
 
     async def _publish(self, lane: str, snapshot: Sequence[Any]) -> Lane:

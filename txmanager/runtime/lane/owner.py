@@ -21,6 +21,7 @@ from txmanager.core.errors import (
     Fenced,
     KeyMissing,
     NotAllowed,
+    Outdated,
     RolledBack,
     TxManagerError,
     Unavailable,
@@ -232,14 +233,20 @@ class OwnedLane:
         self.log.error("lane paused", reason=reason, evidence=evidence)
 
     async def resume(self, why: str) -> None:
-        """Back to what it was before the pause: a lane that an operator drains stays draining."""
-        draining = self.plan.stored.evidence.get("was") == LaneState.DRAINING.value
+        """Back to what it was before the pause: a lane that an operator drains stays draining. An operator's word that
+        was not read yet comes first."""
+        stored = self.plan.stored
+        draining = stored.evidence.get("was") == LaneState.DRAINING.value
         state = LaneState.DRAINING if draining else LaneState.ACTIVE
-        self.plan.read(
-            await self.retry_while_leased(
-                lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence)
+        try:
+            view = await self.retry_while_leased(
+                lambda: self.context.ledger.set_lane(self.id, state, "", {}, fence=self.fence, asks=stored.asks)
             )
-        )
+        except Outdated:
+            self.refresh = True
+            self.flying.set()
+            return
+        self.plan.read(view)
         self.plan.send_all_again()  # what is in flight goes out again before anything newer
         self.log.info("lane resumed", why=why)
         self.work.set()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txmanager.core.alerts import Alert, Check
-from txmanager.core.errors import Fenced, SignerFault, SignerRefused
+from txmanager.core.errors import Fenced
 from txmanager.core.models import Lane
 from txmanager.core.states import LaneState
-from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
+from txmanager.core.stops import LaneCommand, PauseCause
 
 if TYPE_CHECKING:
     from txmanager.runtime.lane.owner import OwnedLane
@@ -52,28 +52,11 @@ class Requests:
 
     async def carry_out(self, view: Lane) -> None:
         """What an operator asks of the whole lane."""
-        if view.command is LaneCommand.TRIAL:
-            await self._try_signer(view)
+        if view.command is LaneCommand.TRIAL:  # the sender asks for the signature, which may take long
+            await self._lane.checks.history(view, self._lane.checks.remembered)
+            self._lane.signatures.ask_now()
         else:
             await self._rebaseline(view)
-
-    async def _try_signer(self, view: Lane) -> None:
-        """Go on after a wrong signature, if the signer makes a right one now; else the lane says why not."""
-        lane = self._lane
-        await lane.checks.history(view, lane.checks.remembered)
-        if lane.plan.quarantined:
-            return
-        try:
-            await lane.retry_while_leased(lambda: lane.chain.trial(lane.id))
-        except SignerRefused as fault:
-            lane.plan.is_in(LaneState.ACTIVE)  # for a moment: only what works can be paused
-            await lane.pause(PauseCause.SIGNER_REFUSED, {"message": str(fault)})
-        except SignerFault as fault:
-            await lane.quarantine(QuarantineCause.BAD_SIGNATURE, {"message": str(fault), "trial": True})
-        else:
-            await lane.checks.take_over()
-            if not lane.plan.quarantined:
-                await lane.resume("a trial signature verified")
 
     async def _rebaseline(self, view: Lane) -> None:
         """An operator vouches for what happened: go on from the chain's nonce, never below the cursor."""

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from txmanager.core.errors import BadSignature, SignerFault, SignerRefused
+from txmanager.core.states import LaneState
 from txmanager.core.stops import PauseCause, QuarantineCause
 
 if TYPE_CHECKING:
@@ -88,21 +89,24 @@ class Signatures:
         try:
             signed = cast("T", job.task.result())
         except SignerFault as fault:
-            await self._failed(fault)
+            await self._failed(fault, slot)
             raise NotYet from fault
         self._answered()
         return signed
 
+    def ask_now(self) -> None:
+        """An operator says that the signer is mended."""
+        self._not_before = 0.0
+
     async def probe(self) -> None:
-        """While the lane is paused because its signer refused: ask now and then, and go on when it signs."""
+        """While the lane waits for its signer: ask now and then, and go on when a trial signature verifies. A signature
+        that was asked for before an operator's last word does not count."""
         lane = self._lane
-        if self.waits(Slot.TRIAL):
-            return
-        try:
-            await self.get(Slot.TRIAL, "probe", lambda: lane.chain.trial(lane.id))
-        except NotYet:
-            return
-        await lane.resume("the signer signs again")
+        await self.get(Slot.TRIAL, lane.plan.stored.asks, lambda: lane.chain.trial(lane.id))
+        if lane.plan.command is not None:
+            await lane.checks.take_over()
+        if lane.plan.tries_signer:
+            await lane.resume("a trial signature verified")
 
     def close(self) -> None:
         for slot in list(self._jobs):
@@ -132,16 +136,19 @@ class Signatures:
             self._lane.context.metrics.stalled.labels(self._lane.id).set(0)
         self._away_since, self._pause_s, self._not_before = None, 0.0, 0.0
 
-    async def _failed(self, fault: SignerFault) -> None:
+    async def _failed(self, fault: SignerFault, slot: Slot) -> None:
         """Nothing was signed, and no nonce is used. The lane shows why it stands still."""
         lane = self._lane
+        evidence = {"message": str(fault), **({"trial": True} if slot is Slot.TRIAL else {})}
         lane.context.metrics.signer_faults.labels(lane.id, fault.code).inc()
         lane.log.warning("no signature", code=fault.code, error=str(fault))
         if isinstance(fault, BadSignature):
-            await lane.quarantine(QuarantineCause.BAD_SIGNATURE, {"message": str(fault)})
+            await lane.quarantine(QuarantineCause.BAD_SIGNATURE, evidence)
             self._again_in(PROBE_S)
         elif isinstance(fault, SignerRefused):
-            await lane.pause(PauseCause.SIGNER_REFUSED, {"message": str(fault)})
+            if lane.plan.command is not None:
+                lane.plan.is_in(LaneState.ACTIVE)  # for a moment: only what works can be paused
+            await lane.pause(PauseCause.SIGNER_REFUSED, evidence)
             self._again_in(PROBE_S)
         else:
             if self._away_since is None:

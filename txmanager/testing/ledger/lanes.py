@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from txmanager.core.errors import Fenced, InvalidInput, LaneClosed, NotAllowed, NotFound
+from txmanager.core.errors import Fenced, InvalidInput, LaneClosed, NotAllowed, NotFound, Outdated
 from txmanager.core.ledger import Member, Route
 from txmanager.core.models import IntentId, LaneSpec
 from txmanager.core.states import LANE_TRANSITIONS, LaneState
@@ -110,6 +110,24 @@ async def cause_and_command_stand_beside_the_reason(stage: Stage) -> None:
             await stage.ledger.set_lane(lane, state, cause=other)
     with pytest.raises(InvalidInput, match="command"):
         await stage.ledger.set_lane(lane, LaneState.PAUSED, cause=PauseCause.HELD, command=LaneCommand.REBASELINE)
+
+
+@promise
+async def decision_about_a_lane_rests_on_its_newest_reading(stage: Stage) -> None:
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    read = await stage.ledger.set_lane(lane, LaneState.PAUSED, "why")
+    cause = QuarantineCause.BAD_SIGNATURE
+    stopped = await stage.ledger.set_lane(lane, LaneState.QUARANTINED, "x", cause=cause, fence=fence)
+    for owner in (None, fence):
+        with pytest.raises(Outdated, match="meanwhile"):
+            await stage.ledger.set_lane(lane, LaneState.ACTIVE, fence=owner, asks=read.asks)
+    view = await stage.ledger.lane(lane)
+    assert view is not None
+    assert (view.state, view.cause, view.asks) == (LaneState.QUARANTINED, cause, stopped.asks), "nothing changed"
+    for _ in range(2):  # a lost reply: it stands so already
+        view = await stage.ledger.set_lane(lane, LaneState.ACTIVE, asks=stopped.asks)
+        assert (view.state, view.asks) == (LaneState.ACTIVE, stopped.asks + 1)
 
 
 @promise

@@ -56,9 +56,11 @@ interface Stop {
     command: string;
     evidence: string;
     fence: Fence | null;
+    /** As the caller read them: refused when something else was asked of the lane since. An older client sends none. */
+    asks?: number | null;
 }
 
-export function setLane(step: Step, { fence, ...told }: Stop): object {
+export function setLane(step: Step, { fence, asks = null, ...told }: Stop): object {
     const { lane } = step;
     if (fence !== null) checkFence(step, fence);
     if (lane.state !== told.state) {
@@ -68,6 +70,7 @@ export function setLane(step: Step, { fence, ...told }: Stop): object {
     }
     const names = ['state', 'reason', 'cause', 'command', 'evidence'] as const;
     if (names.some((name) => lane[name] !== told[name])) {
+        if (asks !== null && asks !== lane.asks) throw new Refusal('outdated');
         lane.asks += 1;
         lane.revision += 1;
         for (const name of names) lane[name] = told[name];
