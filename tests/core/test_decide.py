@@ -37,6 +37,8 @@ EVM = Traits(gaps_block=True, overtaking_kills=False, replaces=True)
 POLICY = Policy(include_within_ms=1_000, hold_after_ms=60_000, max_resigns=3)
 DONE = Outcome(Status.DONE, result={"value": "1"})
 NOW = 100_000
+LONG_AGO = NOW - 4 * POLICY.include_within_ms
+"""Of a no-op that nobody waits for any more."""
 
 
 def attempt(nonce: int = 7, purpose: Purpose = Purpose.FIRST, *, dead: bool = False, **more: Any) -> Attempt:
@@ -205,7 +207,7 @@ def test_only_the_lowest_nonce_that_asks_for_more_than_there_is_is_killed() -> N
 
 
 def test_what_asked_for_too_much_ends_with_that_code_when_it_is_proven_dead() -> None:
-    noop = attempt(8, Purpose.NOOP, terms=Doom(KillCause.FUNDS, "too much").terms)
+    noop = attempt(8, Purpose.NOOP, terms=Doom(KillCause.FUNDS, "too much").terms, signed_at=LONG_AGO)
     step = ask(record(attempt(), noop), seen(**proven(attempt())))
     assert isinstance(step, Settle)
     assert step.outcome.status is Status.FAILED
@@ -317,7 +319,7 @@ def paid(nonce: int, cost: int | None) -> Sighting:
 
 
 def test_cancelled_intent_costs_what_its_no_ops_took_and_nobody_guesses() -> None:
-    noop, other = attempt(8, Purpose.NOOP), attempt(9, Purpose.NOOP)
+    noop, other = (attempt(n, Purpose.NOOP, signed_at=LONG_AGO) for n in (8, 9))
     for sightings, cost in [
         ({}, None),
         ({"8:hash8": Sighting("included"), "9:hash9": paid(9, 3)}, None),
@@ -328,7 +330,7 @@ def test_cancelled_intent_costs_what_its_no_ops_took_and_nobody_guesses() -> Non
             record(attempt(), noop, other, cancel_requested=True), seen(**proven(attempt()), sightings=sightings)
         )
         assert isinstance(step, Settle)
-        assert step.outcome.cost == cost
+        assert (step.outcome.cost, step.outcome.noop_cost) == (cost, cost or 0)
     dead = record(attempt(), noop, replace(other, proof={"cause": "expired"}), cancel_requested=True)
     step = ask(dead, seen(**proven(attempt()), sightings={"8:hash8": paid(8, 4)}))
     assert isinstance(step, Settle)
@@ -348,11 +350,35 @@ def test_no_op_that_landed_beside_its_intent_is_paid_too() -> None:
     final = {"7:hash7": paid(7, 100), "8:hash8": paid(8, 4)}
     step = ask(record(attempt(), attempt(8, Purpose.NOOP)), seen(sightings=final))
     assert isinstance(step, Settle)
-    assert step.outcome.cost == 104
+    assert (step.outcome.cost, step.outcome.noop_cost) == (104, 4)
     final["8:hash8"] = Sighting("unknown")
-    step = ask(record(attempt(), attempt(8, Purpose.NOOP)), seen(sightings=final))
+    late = record(attempt(), attempt(8, Purpose.NOOP, signed_at=LONG_AGO))
+    step = ask(late, seen(sightings=final))
     assert isinstance(step, Settle)
-    assert step.outcome.cost == 100
+    assert (step.outcome.cost, step.outcome.noop_cost) == (None, 0), "it may land later, and nobody guesses"
+    step = ask(late, seen(sightings=final, **proven(attempt(8, Purpose.NOOP))))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == 100, "it never lands"
+
+
+def test_end_waits_for_a_no_op_that_may_still_land_so_that_its_cost_is_known() -> None:
+    noop = attempt(8, Purpose.NOOP)
+    for where in ("unknown", "pending", "included"):
+        final = {"7:hash7": paid(7, 100), "8:hash8": Sighting(where)}
+        assert isinstance(ask(record(attempt(), noop), seen(sightings=final)), Wait)
+        cancelled = record(attempt(), noop, cancel_requested=True)
+        assert isinstance(ask(cancelled, seen(**proven(attempt()), sightings={"8:hash8": Sighting(where)})), Wait)
+    unpriced = {"7:hash7": paid(7, 100), "8:hash8": paid(8, None)}
+    step = ask(record(attempt(), noop), seen(sightings=unpriced))
+    assert isinstance(step, Settle), "waiting longer tells nobody more"
+    assert step.outcome.cost is None
+
+
+def test_no_op_at_the_nonce_of_what_landed_is_not_waited_for() -> None:
+    rival = replace(attempt(7, Purpose.NOOP), hash="rival")
+    step = ask(record(attempt(), rival), seen(sightings={"7:hash7": paid(7, 100)}), EVM)
+    assert isinstance(step, Settle)
+    assert (step.outcome.cost, step.outcome.noop_cost) == (100, 0)
 
 
 def test_a_rejected_intent_that_is_dead_settles_failed_with_the_nodes_words() -> None:
@@ -364,7 +390,7 @@ def test_a_rejected_intent_that_is_dead_settles_failed_with_the_nodes_words() ->
 
 
 def test_a_no_op_remembers_through_a_crash_why_its_intent_failed() -> None:
-    noop = attempt(8, Purpose.NOOP, terms={"why": "bad signature"})
+    noop = attempt(8, Purpose.NOOP, terms={"why": "bad signature"}, signed_at=LONG_AGO)
     step = ask(record(attempt(), noop), seen(**proven(attempt())))
     assert isinstance(step, Settle)
     assert step.outcome.error is not None

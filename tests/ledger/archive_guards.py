@@ -10,6 +10,7 @@ _LOST = "backlog_that_no_home_remembers_is_counted_as_lost"
 _COUNT = "acknowledged_records_do_not_count_as_late"
 _NONE_STAYS = "no_payload_stays_where_no_archive_is_waited_for"
 _WRONG = "acknowledgement_of_a_live_record_or_another_life_counts_nothing"
+_FILLED = "no_op_of_no_intent_that_landed_waits_for_the_archive_once"
 
 ARCHIVES = [
     Guard("bury", " and (not waits or late > 0)", "", _WAITS),
@@ -45,5 +46,8 @@ ARCHIVES = [
         "if false then",
         "cancelled_record_waits_with_its_payload_wherever_it_stood",
     ),
+    Guard("fill", "if lane[4] and redis.call('HEXISTS', KEYS[2], ARGV[at]) == 1 then", "if lane[4] then", _FILLED),
+    Guard("fill", "if lane[4] and redis", "if redis",
+          "no_op_of_no_intent_is_forgotten_where_no_archive_is_waited_for"),
     Guard("forget_lane", " + redis.call('ZCARD', KEYS[10])", "", "keyless_lane_with_a_backlog_is_not_deleted"),
 ]  # fmt: skip

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
 from tests.near.devnet import Devnet, devnet
 from tests.near.world import ALICE, NearWorld
+from txmanager.archive import Database, SqlReader
 from txmanager.chains.near.actions import CallPermission
 from txmanager.chains.near.provision import provision
 from txmanager.cli.keys import app
+from txmanager.core.archive import Group, Spending, UsageLine, UsageQuery
 from txmanager.core.errors import NotAllowed, Unavailable
 from txmanager.rpc import ConnectionFailed
+from txmanager.settings.family import Clerk
 from txmanager.signing import Ed25519Signer, vault
+from txmanager.testing.waiting import until
+
+
+class Told(Clerk):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
 
 
 def fresh(count: int) -> list[str]:
@@ -63,7 +77,7 @@ async def test_a_run_that_was_cut_off_is_taken_up_again():
 async def test_a_thousand_keys_are_added_through_an_interruption_and_listed_page_by_page():
     """A node lists a hundred keys at once; beyond that it wants pages."""
     world, keys = NearWorld(), fresh(1_000)
-    honest, sends, told = advancing(world), 0, list[str]()
+    honest, sends, clerk = advancing(world), 0, Told()
 
     async def dies_halfway(method, params):
         nonlocal sends
@@ -74,8 +88,8 @@ async def test_a_thousand_keys_are_added_through_an_interruption_and_listed_page
 
     world.see((dies_halfway, True, False))
     with pytest.raises(Unavailable):
-        await provision(world.chain, world.lane, keys, per_transaction=100, report=told.append)
-    assert told[-1].startswith("added 500 of 1000 keys")
+        await provision(world.chain, world.lane, keys, per_transaction=100, clerk=clerk)
+    assert clerk.lines[-1].startswith("added 500 of 1000 keys")
     world.see((honest, True, False))
     assert await provision(world.chain, world.lane, keys, per_transaction=100) == keys[500:]
     assert set(keys) <= await on_chain(world)
@@ -156,3 +170,41 @@ def test_the_command_adds_lists_and_can_be_repeated(running, tmp_path: Path, mon
     assert listed.exit_code == 0, listed.output
     assert listed.output.count("next nonce") == 4
     assert account["private_key"] not in first.output + again.output + more.output + listed.output
+
+
+def test_what_the_command_spends_is_a_row_of_its_own(running, tmp_path: Path, monkeypatch):
+    """Equal to the yoctoNEAR with what the account lost."""
+    account = running.accounts[1]
+    admin, safe, config = tmp_path / "admin.json", tmp_path / "keys.json", tmp_path / "txmanager.toml"
+    admin.write_text(json.dumps({name: account[name] for name in ("account_id", "public_key", "private_key")}))
+    config.write_text(
+        f'[ledger]\nurl = "memory://"\ndurability = "none"\n[archive]\nurl = "sqlite:///{tmp_path}/archive.db"\n'
+        f'[networks.localnet]\nchain = "near"\nrpc = [{{ url = "{running.nodes[0]}", direct = true }}]\n'
+        f'[pools.relayers]\nnetwork = "localnet"\naccount = "{account["account_id"]}"\nkeys = ["vault:{safe}"]\n'
+    )
+    monkeypatch.setenv("TXMANAGER_PASSPHRASE", "correct horse battery")
+    before = owned(running, account["account_id"])
+    command = ["provision", "relayers", "--vault", str(safe), "--signer", f"file:{admin}", "-c", str(config)]
+    for more in (["--count", "2"], ["--count", "2"], ["--count", "3"]):
+        done = CliRunner().invoke(app, [*command, *more])
+        assert done.exit_code == 0, done.output
+
+    async def booked() -> list[UsageLine]:
+        database = Database(f"sqlite:///{tmp_path}/archive.db")
+        lines = await SqlReader(database).usage(UsageQuery((Group.POOL,)))
+        await database.close()
+        return lines
+
+    [line] = asyncio.run(booked())
+    assert (line.spending, line.count, line.group) == (Spending.KEY_ACTION, 2, {"pool": "relayers"})
+
+    async def settled() -> bool:
+        return before - owned(running, account["account_id"]) == line.cost > 0
+
+    asyncio.run(until(settled, 30, what="the account lost what the books say"))
+
+
+def owned(running: Devnet, account_id: str) -> int:
+    params = {"request_type": "view_account", "account_id": account_id, "finality": "optimistic"}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "query", "params": params}
+    return int(httpx.post(running.nodes[0], json=asked).json()["result"]["amount"])

@@ -118,8 +118,16 @@ class WatchedLane(LaneStore):
         self._wrote("unfinished", fence)
         return answer
 
-    def fill(self, fence: Fence, attempts: Sequence[Attempt], done: Sequence[str], found: str) -> list[Attempt]:
-        answer = super().fill(fence, attempts, done, found)
+    def fill(
+        self,
+        fence: Fence,
+        attempts: Sequence[Attempt],
+        done: Sequence[str],
+        found: str,
+        landed: Sequence[Record],
+        now: int,
+    ) -> list[Attempt]:
+        answer = super().fill(fence, attempts, done, found, landed, now)
         self._wrote("fill", fence)
         self.history.recorded.update(attempt.hash for attempt in answer)
         return answer

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from txmanager.core.archive import Ended
+from txmanager.core.archive import Ended, Spending
 from txmanager.core.bounds import bounded
 from txmanager.core.listing import error_code, mark_of, metadata_text
 from txmanager.core.models import Attempt, Intent, IntentId, Json, Outcome, Purpose, Record
@@ -72,7 +72,7 @@ def tag_rows(ended: Ended, indexed: Collection[str]) -> Iterator[tuple[str, str]
             yield METADATA + name, value
 
 
-def usage_key(ended: Ended) -> dict[str, str]:
+def usage_key(ended: Ended, spending: Spending) -> dict[str, str]:
     record = ended.record
     return {
         "day": datetime.fromtimestamp(record.updated_at / 1000, UTC).strftime("%Y-%m-%d"),
@@ -81,7 +81,7 @@ def usage_key(ended: Ended) -> dict[str, str]:
         "pool": record.id.pool,
         "kind": record.intent.kind,
         "network": network_of(record.lane),
-        "spending": ended.spending.value,
+        "spending": spending.value,
     }
 
 
@@ -133,7 +133,7 @@ def _attempt_json(attempt: Attempt) -> dict[str, Json]:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Json]:
-    return {
+    told: dict[str, Json] = {
         "status": outcome.status,
         "tx_hash": outcome.tx_hash,
         "nonce": None if outcome.nonce is None else str(outcome.nonce),
@@ -141,6 +141,8 @@ def _outcome_json(outcome: Outcome) -> dict[str, Json]:
         "error": outcome.error,
         "cost": None if outcome.cost is None else str(outcome.cost),
     }
+    # Only where there is one: the digest of what an older release archived stays the same.
+    return {**told, "noop_cost": str(outcome.noop_cost)} if outcome.noop_cost else told
 
 
 def read_record(row: Any) -> Record:
@@ -175,6 +177,7 @@ def read_record(row: Any) -> Record:
             result=outcome["result"],
             error=outcome["error"],
             cost=None if outcome["cost"] is None else int(outcome["cost"]),
+            noop_cost=int(outcome.get("noop_cost", 0)),
         ),
         hold=told["hold"],
         cancel_requested=told["cancel_requested"],

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from txmanager.archive import rows
 from txmanager.archive.database import Database
 from txmanager.archive.tables import audit, documents, intents, tags, tenants, usage
-from txmanager.core.archive import Ended
+from txmanager.core.archive import Ended, Spending
 from txmanager.core.audit import AuditEntry
 from txmanager.core.models import IntentId
 from txmanager.core.positions import place
@@ -77,9 +77,15 @@ class SqlWriter:
 
     async def _add_usage(self, connection: AsyncConnection, ended: Sequence[Ended]) -> None:
         sums: dict[tuple[str, ...], _Sum] = {}
+
+        def line(one: Ended, spending: Spending) -> _Sum:
+            key = rows.usage_key(one, spending)
+            return sums.setdefault(tuple(key[name] for name in _KEY), _Sum())
+
         for one in ended:
-            key = rows.usage_key(one)
-            sums.setdefault(tuple(key[name] for name in _KEY), _Sum()).add(one)
+            line(one, one.spending).add(one)
+            if (noops := _noop_cost(one)) > 0:
+                line(one, Spending.NOOP).add_noops(noops)
         for key_values in sorted(sums):
             key = dict(zip(_KEY, key_values, strict=True))
             nothing = {"done": 0, "failed": 0, "cancelled": 0, "cost": "0", "deposits": "0", "unknown": 0}
@@ -126,6 +132,11 @@ def _name(ended: Ended) -> _Name:
     return id.tenant, id.pool, id.key, ended.record.life
 
 
+def _noop_cost(ended: Ended) -> int:
+    outcome = ended.record.outcome
+    return 0 if outcome is None or outcome.cost is None else outcome.noop_cost
+
+
 @dataclass
 class _Sum:
     done: int = 0
@@ -142,9 +153,13 @@ class _Sum:
         setattr(self, name, getattr(self, name) + 1)
         self.deposits += ended.deposit
         if record.outcome.cost is not None:
-            self.cost += record.outcome.cost
+            self.cost += record.outcome.cost - record.outcome.noop_cost
         elif record.attempts:
             self.unknown += 1
+
+    def add_noops(self, cost: int) -> None:
+        self.done += 1
+        self.cost += cost
 
     def added_to(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         return {

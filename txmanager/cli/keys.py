@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from txmanager.cli.books import Books
 from txmanager.cli.options import ConfigFile
 from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, NotAllowed, NotFound, Unavailable
@@ -160,7 +161,7 @@ async def _adopt(
         if by is not None and family.add_keys is not None:
             await _check_unused(settings, by[0])
             assert held.signer is not None
-            await family.add_keys(chain, by[0], [held.signer.public_key], limits, typer.echo)
+            await family.add_keys(chain, by[0], [held.signer.public_key], limits, Books(settings, by[1].pool_name))
         await _check_unused(settings, lane, new=True)
         if await _show(chain, held.pool_name, lane, family.unit.smallest):
             raise NotFound(f"{lane} cannot be read on the chain; run it again")
@@ -234,11 +235,12 @@ async def _provision(
     family = settings.family(held.pool.network)
     assert family.add_keys is not None
     chain = family.open_chain(held.pool.network, settings.networks[held.pool.network], {lane: held})
+    books = Books(settings, held.pool_name)
     try:
         if gas_keys is not None and family.add_gas_keys is not None:
-            await family.add_gas_keys(chain, lane, names, gas_keys, limits, typer.echo)
+            await family.add_gas_keys(chain, lane, names, gas_keys, limits, books)
         else:
-            await family.add_keys(chain, lane, names, limits, typer.echo)
+            await family.add_keys(chain, lane, names, limits, books)
     finally:
         await chain.close()
 

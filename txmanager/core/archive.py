@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from txmanager.core.audit import AuditEntry
-from txmanager.core.kinds import TOP_UP_KEY
+from txmanager.core.kinds import FILL, TOP_UP_KEY
 from txmanager.core.listing import Filter, Mark, Page
 from txmanager.core.models import IntentId, Record
 from txmanager.core.values import value
@@ -25,6 +25,10 @@ class Spending(StrEnum):
     """A payment to a lane of ours that ran low."""
     KEY_ACTION = "key_action"
     """A change of the pool's own account: its keys, its code."""
+    NOOP = "noop"
+    """What ended an intent without an effect, or landed beside it."""
+    GAP_FILL = "gap_fill"
+    """What used up a nonce of no intent."""
 
 
 @value(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Ended:
     def spending(self) -> Spending:
         if self.record.id.key.startswith(TOP_UP_KEY):
             return Spending.TOP_UP
+        if self.record.intent.kind == FILL:
+            return Spending.GAP_FILL
         return Spending.KEY_ACTION if self.own_account else Spending.INTENT
 
 

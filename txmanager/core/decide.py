@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from txmanager.core.alive import Alive, decide_alive, on_chain
-from txmanager.core.chain import Proof, Traits, Verdict
+from txmanager.core.chain import UNSEEN, Proof, Traits, Verdict
 from txmanager.core.funds import Word
 from txmanager.core.kills import Doom, KillCause, doom_of
 from txmanager.core.models import Attempt, Json, Outcome, Purpose, Record, failure
@@ -51,6 +51,8 @@ __all__ = [
 
 _INNOCENT = ("overtaken", "expired")
 """Causes of death that are nobody's fault and do not use up the re-sign limit."""
+_NOOP_PATIENCES = 4
+"""How many times for inclusion an end waits for its no-op to be final, so that its cost is known."""
 _CALLERS = (
     Verdict.INSUFFICIENT_FUNDS,
     Verdict.UNDERPRICED,
@@ -72,8 +74,12 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
             outcome = sighting.outcome
             if outcome.tx_hash != attempt.hash or outcome.nonce != attempt.nonce:
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
-            if outcome.cost is not None and (more := _noop_cost(record, seen)):
-                outcome = replace(outcome, cost=outcome.cost + more)
+            if len(effects) < len(record.attempts) and outcome.cost is not None:
+                taken = _noop_cost(record, seen, attempt.nonce)
+                if taken is None and _awaited(record, seen, policy, now, attempt.nonce):
+                    return Wait("final; its no-op may still land, and is part of what it cost")
+                cost = None if taken is None else outcome.cost + taken
+                outcome = replace(outcome, cost=cost, noop_cost=taken or 0)
             return Settle(outcome, "a hash of the intent is final")
     if seen.sightings and (hold := _disputed(record, seen, policy, now)) is not None:
         return hold
@@ -91,7 +97,7 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
             return _decide_keyless(record, alive[0], seen, policy, now)
         noops = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
         return decide_alive(Alive.of(record, alive, noops, seen, policy, traits, now, _doomed(record, seen)))
-    return _end_keyless(record, deaths) if keyless else _decide_dead(record, seen, policy, deaths)
+    return _end_keyless(record, deaths) if keyless else _decide_dead(record, seen, policy, deaths, now)
 
 
 def _disputed(record: Record, seen: Observation, policy: Policy, now: int) -> Hold | None:
@@ -111,20 +117,27 @@ def _disputed(record: Record, seen: Observation, policy: Policy, now: int) -> Ho
     return None
 
 
-def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]]) -> Step:
+def _decide_dead(
+    record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]], now: int
+) -> Step:
     """Nothing of the intent can land any more: end it as it was asked to end, or sign it again."""
+    doom = _doomed(record, seen)
     cost = _noop_cost(record, seen)
+    if cost is None and (record.cancel_requested or doom is not None) and _awaited(record, seen, policy, now):
+        return Wait("dead; its no-op may still land, and is what it cost")
+    taken = cost or 0
     if record.cancel_requested:
-        return Settle(Outcome(Status.CANCELLED, cost=cost), "cancelled, and proven dead", deaths)
-    if (doom := _doomed(record, seen)) is not None:
+        outcome = Outcome(Status.CANCELLED, cost=cost, noop_cost=taken)
+        return Settle(outcome, "cancelled, and proven dead", deaths)
+    if doom is not None:
         if doom.cause is KillCause.OVERDUE:
             error = failure("not_included", f"{doom.why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
-            return Settle(
-                Outcome(Status.CANCELLED, error=error, cost=cost), "cancelled for being late, and proven dead", deaths
-            )
+            outcome = Outcome(Status.CANCELLED, error=error, cost=cost, noop_cost=taken)
+            return Settle(outcome, "cancelled for being late, and proven dead", deaths)
         code = "insufficient_funds" if doom.cause is KillCause.FUNDS else "rejected"
         error = failure(code, doom.why, new_key_helps=True)
-        return Settle(Outcome(Status.FAILED, error=error, cost=cost), "rejected, and proven dead", deaths)
+        outcome = Outcome(Status.FAILED, error=error, cost=cost, noop_cost=taken)
+        return Settle(outcome, "rejected, and proven dead", deaths)
     asked = record.status is Status.HELD and _verb(record) == "resign"
     if record.status is Status.HELD and not asked:
         return Wait("held: an operator decides")
@@ -136,12 +149,21 @@ def _decide_dead(record: Record, seen: Observation, policy: Policy, deaths: Mapp
     return Resign(deaths, counted, "every attempt is proven dead")
 
 
-def _noop_cost(record: Record, seen: Observation) -> int | None:
+def _awaited(record: Record, seen: Observation, policy: Policy, now: int, used: int | None = None) -> bool:
+    """Whether the end waits for a no-op that may still land, so that its cost is known: for as long as bytes usually
+    take to be final, not for ever."""
+    final = {a.nonce for a in record.attempts if seen.sightings.get(a.name, UNSEEN).where == "final"}
+    waiting = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
+    ages = [now - a.signed_at for a in waiting if a.nonce not in final and a.nonce != used]
+    return bool(ages) and 0 <= min(ages) < _NOOP_PATIENCES * policy.include_within_ms
+
+
+def _noop_cost(record: Record, seen: Observation, used: int | None = None) -> int | None:
     """What the no-ops that killed it took; None where one may have landed and nobody says for how much. Of several at
-    one nonce only one lands."""
+    one nonce only one lands, and none where `used` is the nonce."""
     costs: dict[int, int | None] = {}
     for attempt in record.attempts:
-        if attempt.purpose is not Purpose.NOOP or attempt.dead or attempt.name in seen.proofs:
+        if attempt.purpose is not Purpose.NOOP or attempt.dead or attempt.name in seen.proofs or attempt.nonce == used:
             continue
         sighting = seen.sightings.get(attempt.name)
         outcome = sighting.outcome if sighting is not None and sighting.where == "final" else None

@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from txmanager.core.models import Attempt
+from txmanager.core.kinds import FILL, FILL_KEY
+from txmanager.core.models import Attempt, Intent, IntentId, Outcome, Record
+from txmanager.core.positions import START
 from txmanager.core.steps import Policy
 
 AT_ONCE = 16
 """How many no-ops are out at most: nodes hold no more of an account."""
+
+
+def fill_intent(pool: str, attempt: Attempt) -> Intent:
+    """What a no-op stands for that nobody asked for."""
+    key = FILL_KEY + attempt.hash
+    return Intent(IntentId(pool, key), FILL, {}, "", partition_key=key)
+
+
+def fill_record(pool: str, lane: str, attempt: Attempt, outcome: Outcome) -> Record:
+    """A no-op that landed, as an archive keeps it: what it took left the lane, too. The ledger knows the time."""
+    intent, life = fill_intent(pool, attempt), attempt.hash.removeprefix("0x")[:32]
+    return Record(intent, lane, life, outcome.status, START, 0, 0, attempts=(attempt,), outcome=outcome)
 
 
 class Gaps:

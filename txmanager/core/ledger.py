@@ -378,9 +378,16 @@ class LaneOwner(Protocol):
         """Clear the operator's directive on a record once it was carried out."""
         ...
 
-    async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
+    async def fill(
+        self,
+        fence: Fence,
+        attempts: Sequence[Attempt] = (),
+        done: Sequence[str] = (),
+        landed: Sequence[Record] = (),
+    ) -> list[Attempt]:
         """Write no-ops ahead for nonces below the cursor that belong to no intent, and forget those that are over (by
-        attempt name); answers what stands, by nonce. It never moves the cursor."""
+        attempt name); answers what stands, by nonce. It never moves the cursor. Where an archive is waited for, those
+        of them that `landed` become final records in the same step, once, by the store's clock."""
         ...
 
     async def keep(self, fence: Fence, landed: Sequence[Landed], keep_ms: int, most_bytes: int) -> None:

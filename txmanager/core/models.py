@@ -200,6 +200,8 @@ class Outcome:
     cost: int | None = None
     """What left the lane for it, in the chain's smallest unit: all that landed, fees included. None where the chain's
     adapter does not say."""
+    noop_cost: int = 0
+    """The part of `cost` that its no-ops took."""
 
 
 def failure(code: str, message: str, *, new_key_helps: bool, spent: str = "0", **more: Json) -> dict[str, Json]:

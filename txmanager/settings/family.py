@@ -21,7 +21,7 @@ from txmanager.core.findings import Finding
 from txmanager.core.given import Counter
 from txmanager.core.health import Reader
 from txmanager.core.kinds import KindPath, Reading
-from txmanager.core.models import Json
+from txmanager.core.models import Attempt, Intent, Json, Outcome
 from txmanager.core.signing_policy import Effects
 from txmanager.core.upstream import Upstream
 from txmanager.extras import how_to_install
@@ -51,6 +51,15 @@ class GasKeys:
     lanes: int
     fund: int = 0
     """What the balance is filled up to, in the chain's smallest unit."""
+
+
+class Clerk:
+    """Who is told of what a chain does for `txmanager keys`: words for the terminal, and every transaction for the
+    books. This one keeps both to itself."""
+
+    def say(self, line: str) -> None: ...
+
+    async def book(self, lane: str, intent: Intent, attempt: Attempt, outcome: Outcome) -> None: ...
 
 
 class OpenReader(Reader, Protocol):
@@ -174,14 +183,11 @@ class ChainFamily(Generic[N, P]):
     watching: Watching[N] | None = None
     upstream: Callable[[str, N, GatewaySettings], Upstream] | None = None
     """For the JSON-RPC gateway: the network's nodes as it asks them."""
-    add_keys: (
-        Callable[[Chain, str, Sequence[str], CallLimits | None, Callable[[str], None]], Awaitable[object]] | None
-    ) = None
+    add_keys: Callable[[Chain, str, Sequence[str], CallLimits | None, Clerk], Awaitable[object]] | None = None
     """`keys provision`: put public keys on the account of a lane, signed by its key."""
-    add_gas_keys: (
-        Callable[[Chain, str, Sequence[str], GasKeys, CallLimits | None, Callable[[str], None]], Awaitable[object]]
-        | None
-    ) = None
+    add_gas_keys: Callable[[Chain, str, Sequence[str], GasKeys, CallLimits | None, Clerk], Awaitable[object]] | None = (
+        None
+    )
     """The same with keys of many lanes, on chains that have such."""
     signer: SignerSide | None = None
     """For `txmanager signer`."""

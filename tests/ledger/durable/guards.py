@@ -250,6 +250,18 @@ OWNERS = [
     ),
     Guard("lane/own.ts", f"{FENCE}\n    return pending", "return pending", "stale_owner_cannot_read_the_unfinished"),
     Guard("lane/own.ts", f"{ARGS_FENCE}\n    const known", "const known", "stale_owner_cannot_fill"),
+    Guard(
+        "lane/own.ts",
+        "if (lane.archive === null) return;\n    if (sql",
+        "if (sql",
+        "no_op_of_no_intent_is_forgotten_where_no_archive_is_waited_for",
+    ),
+    Guard(
+        "lane/own.ts",
+        "WHERE nonce = ? AND hash = ?', nonce, hash) === undefined) return;",
+        "WHERE nonce = ? AND hash = ?', nonce, hash) === null) return;",
+        "no_op_of_no_intent_that_landed_waits_for_the_archive_once",
+    ),
     Guard("lane/own.ts", "if (fresh.length > 0) checkHistory(step);", "", "fill_on_another_history_writes_nothing"),
     Guard(
         "lane/own.ts",

@@ -178,11 +178,18 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
     if status == 1:
         if isinstance(receipt.get("contractAddress"), str):
             told["contract_address"] = _hash(receipt["contractAddress"])
-        return Outcome(Status.DONE, attempt.hash, attempt.nonce, told, cost=fees + read_raw(attempt.raw).body.value)
+        return Outcome(Status.DONE, attempt.hash, attempt.nonce, told, cost=fees + _value(attempt, receipt))
     gas = number(hex(int(attempt.terms.get("gas", "0"))), "gas")
     message = "the transaction was included and reverted" + (" (it used all of its gas)" if gas == used else "")
     error = failure("reverted", message, new_key_helps=True, spent=str(fees), tx_hash=attempt.hash)
     return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error, cost=fees)
+
+
+def _value(attempt: Attempt, receipt: Mapping[str, Any]) -> int:
+    """What left the sender beside fees: what it pays to itself does not."""
+    body, sender = read_raw(attempt.raw).body, receipt.get("from")
+    own = isinstance(sender, str) and sender.lower() == f"0x{body.to.hex()}"
+    return 0 if own else body.value
 
 
 def _rollup_fee(receipt: Mapping[str, Any]) -> int:

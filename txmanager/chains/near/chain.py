@@ -185,7 +185,10 @@ class NearChain:
             raise not_signed(prepared[0].intent.id, refused) from None
         attempts = []
         for nonce, signed in enumerate(batch, first_nonce):
+            ready = prepared[nonce - first_nonce]
             terms = {"receiver_id": bodies[nonce - first_nonce].receiver_id}
+            if ready.cost is not None:
+                terms["deposit"] = str(ready.cost.deposit)
             attempts.append(Attempt(nonce, b58_text(signed.hash), signed.raw, purpose, now, height, until, terms))
         return attempts
 
@@ -237,7 +240,7 @@ class NearChain:
         except TransactionRefused as refused:
             _log.error("the signer refuses a no-op", lane=lane, why=str(refused))
             return None
-        terms = {"receiver_id": body.receiver_id}
+        terms = {"receiver_id": body.receiver_id, "deposit": "0"}
         until = head.height + facts.validity_blocks
         return Attempt(nonce, b58_text(signed.hash), signed.raw, Purpose.NOOP, now, head.height, until, terms)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from txmanager.chains.near.unsigned import SIGNER_SIDE
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.findings import Finding
-from txmanager.settings.family import CallLimits, ChainFamily, GasKeys, Held, NodeProbe, ReadPayload, Unit
+from txmanager.settings.family import CallLimits, ChainFamily, Clerk, GasKeys, Held, NodeProbe, ReadPayload, Unit
 from txmanager.settings.pools import pinned_key
 from txmanager.signing.signer import Signer
 from txmanager.signing.sources import Asked, Curve, KeySources
@@ -116,11 +116,11 @@ def _local(chain_id: str) -> bool:
 
 
 def add_keys(
-    chain: Chain, lane: str, public_keys: Sequence[str], limits: CallLimits | None, report: Callable[[str], None]
+    chain: Chain, lane: str, public_keys: Sequence[str], limits: CallLimits | None, clerk: Clerk
 ) -> Awaitable[object]:
     assert isinstance(chain, NearChain)
     permission = CallPermission(*limits) if limits is not None else None
-    return provision(chain, lane, public_keys, permission, report=report)
+    return provision(chain, lane, public_keys, permission, clerk=clerk)
 
 
 def add_gas_keys(
@@ -129,11 +129,11 @@ def add_gas_keys(
     public_keys: Sequence[str],
     gas_key: GasKeys,
     limits: CallLimits | None,
-    report: Callable[[str], None],
+    clerk: Clerk,
 ) -> Awaitable[object]:
     assert isinstance(chain, NearChain)
     permission = CallPermission(*limits) if limits is not None else None
-    return provision(chain, lane, public_keys, permission, gas_keys=gas_key, report=report)
+    return provision(chain, lane, public_keys, permission, gas_keys=gas_key, clerk=clerk)
 
 
 FAMILY = ChainFamily(

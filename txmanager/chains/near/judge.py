@@ -86,14 +86,47 @@ def judge(
     if len(errors) > _MAX_ERRORS:
         result["receipt_errors_truncated"] = True
     wrong = _failure(kind, payload, effect, value, errors)
-    # What the first receipt refuses comes back to its predecessor: to us, unless a user's account stands between.
-    returned = effect.failed and kind != "near.delegate"
-    cost = None if deposit is None else burnt + (0 if returned else deposit)
+    cost = None if deposit is None else burnt + deposit - _returned(status, steps, deposit)
     if wrong is None:
         return Outcome(Status.DONE, tx_hash, nonce, result, cost=cost)
     code, message, helps, cause = wrong
     error = failure(code, message, new_key_helps=helps, spent=str(burnt), cause=cause)
     return Outcome(Status.FAILED, tx_hash, nonce, result, error, cost)
+
+
+def _returned(status: Mapping[str, Any], steps: list[Step], deposit: int) -> int:
+    """How much of the deposit came back: what the first receipt refused, and what receipts paid to the signer. Refunds
+    of gas are no part of it: unused gas is not in `tokens_burnt` either."""
+    transaction = steps[0]
+    account, by_id = transaction.executor, {step.id: step for step in steps}
+    first = by_id.get(transaction.receipt_ids[0]) if transaction.receipt_ids else None
+    if first is None or first.failed:
+        return deposit  # the whole receipt is undone, and its deposit goes back to its predecessor
+    back = deposit if first.executor == account else 0  # nodes do not list a receipt to oneself
+    plain = len([step for step in steps if not step.refund]) == 2
+    for receipt in () if plain else status.get("receipts") or ():
+        ran = by_id.get(receipt.get("receipt_id")) if isinstance(receipt, dict) else None
+        if ran is None or ran is first or ran.failed or ran.refund:
+            continue  # a contract's own receipt that fails gives its deposit back to the contract
+        amount = _attached(receipt)
+        if receipt.get("receiver_id") == account:
+            back += amount
+        if receipt.get("predecessor_id") == account:
+            back -= amount  # paid by a contract on the signer's own account
+    return back
+
+
+def _attached(receipt: Mapping[str, Any]) -> int:
+    """What a receipt's actions move; a malformed one is a `BadAnswer`."""
+    body = receipt.get("receipt")
+    action = body.get("Action") if isinstance(body, dict) else None
+    actions = action.get("actions") if isinstance(action, dict) else None
+    total = 0
+    for one in actions if isinstance(actions, list) else ():
+        for told in one.values() if isinstance(one, dict) else ():
+            if isinstance(told, dict) and "deposit" in told:
+                total += _number(told["deposit"])
+    return total
 
 
 def _failure(

@@ -8,7 +8,7 @@ that nobody holds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txmanager.chains.near.actions import CallPermission
@@ -19,7 +19,7 @@ from txmanager.core.chain import Impossible
 from txmanager.core.errors import NotAllowed, Unavailable
 from txmanager.core.models import Json, Outcome, Purpose, new_intent
 from txmanager.core.states import Status
-from txmanager.settings.family import GasKeys
+from txmanager.settings.family import Clerk, GasKeys
 
 _ADDING_KEYS = NearPolicy(own_account=frozenset({"add_key", "transfer_to_gas_key"}))
 _POLL_S = 0.5
@@ -35,12 +35,12 @@ async def provision(
     *,
     gas_keys: GasKeys | None = None,
     per_transaction: int = 20,
-    report: Callable[[str], None] = lambda line: None,
+    clerk: Clerk | None = None,
 ) -> list[str]:
     """Add what is missing, signed by the full-access key of `lane`, which no worker may be using. Answers what was
     added; raises `NotAllowed` when a key is there with another permission, `Unavailable` when it is worth trying again.
     """
-    account_id = LaneId.parse(lane).account_id
+    account_id, clerk = LaneId.parse(lane).account_id, clerk or Clerk()
     added: list[str] = []
     for _ in range(_LOOKS):
         there = await chain.keys(account_id)
@@ -50,17 +50,17 @@ async def provision(
         while missing:
             batch, missing = missing[:per_transaction], missing[per_transaction:]
             actions = [_action(key, permission, gas_keys) for key in batch]
-            outcome = await _run(chain, lane, account_id, actions)
+            outcome = await _run(chain, lane, account_id, actions, clerk)
             if outcome.status is Status.DONE:
                 added.extend(batch)
-                report(f"added {len(added)} of {wanted} keys ({outcome.tx_hash})")
+                clerk.say(f"added {len(added)} of {wanted} keys ({outcome.tx_hash})")
             elif (outcome.error or {}).get("code") == "add_key_already_exists":
                 break  # an earlier run's transaction landed in between: look again
             else:
                 raise NotAllowed(f"adding keys to {account_id} failed: {(outcome.error or {}).get('message')}")
         else:
             if gas_keys is not None and gas_keys.fund:
-                await _fund(chain, lane, account_id, public_keys, gas_keys, report)
+                await _fund(chain, lane, account_id, public_keys, gas_keys, clerk)
             return added
     raise Unavailable(f"somebody else adds keys to {account_id} at the same time; run it again")
 
@@ -119,7 +119,7 @@ async def _fund(
     account_id: str,
     public_keys: Sequence[str],
     gas_keys: GasKeys,
-    report: Callable[[str], None],
+    clerk: Clerk,
 ) -> None:
     """Fill up what the keys have for gas. A run that was cut off left a balance on the chain, and is taken up there."""
     there = await chain.keys(account_id)
@@ -129,13 +129,15 @@ async def _fund(
         if missing <= 0:
             continue
         action: dict[str, Json] = {"type": "transfer_to_gas_key", "public_key": key, "amount": str(missing)}
-        outcome = await _run(chain, lane, account_id, [action])
+        outcome = await _run(chain, lane, account_id, [action], clerk)
         if outcome.status is not Status.DONE:
             raise NotAllowed(f"funding {key} failed: {(outcome.error or {}).get('message')}")
-        report(f"gave {missing} yoctoNEAR to {key} ({outcome.tx_hash})")
+        clerk.say(f"gave {missing} yoctoNEAR to {key} ({outcome.tx_hash})")
 
 
-async def _run(chain: NearChain, lane: str, account_id: str, actions: Sequence[Mapping[str, Json]]) -> Outcome:
+async def _run(
+    chain: NearChain, lane: str, account_id: str, actions: Sequence[Mapping[str, Json]], clerk: Clerk
+) -> Outcome:
     payload: dict[str, Json] = {"receiver_id": account_id, "actions": list(actions)}
     intent = new_intent(key="provision", pool="provision", kind="near.transaction", payload=payload)
     ready = await chain.prepare_own(lane, intent, _ADDING_KEYS)
@@ -148,6 +150,7 @@ async def _run(chain: NearChain, lane: str, account_id: str, actions: Sequence[M
     while asyncio.get_running_loop().time() < deadline:
         [sighting] = await chain.look_up(lane, [(intent, attempt)])
         if sighting.outcome is not None:
+            await clerk.book(lane, intent, attempt, sighting.outcome)
             return sighting.outcome
         [proof] = await chain.prove_dead(lane, [attempt])
         if proof is not None or refusal:

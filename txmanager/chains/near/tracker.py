@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from txmanager.chains.near.effects import deposit_at_risk
+from txmanager.chains.near.effects import UNLIMITED, deposit_at_risk
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.names import LaneId
 from txmanager.chains.near.policy import SETTLED, STATUSES, KeyView
@@ -127,8 +127,7 @@ class Tracker:
             self._seen.pop(attempt.hash, None)
             # A no-op's result is its own, never that of the intent it kills.
             kind = "near.transaction" if attempt.purpose is Purpose.NOOP else intent.kind
-            # Only a budget asks what it cost in all: others need not read the bytes again.
-            deposit = deposit_at_risk(actions_of(attempt.raw)) if CHARGE in intent.limits else None
+            deposit = _deposit(intent, attempt)
             outcome = judge(kind, intent.payload, told, attempt.hash, attempt.nonce, deposit)
             return Sighting("final", outcome, height or None)
         # Nothing is final within two blocks of its inclusion, so the first sighting buys a pause of two.
@@ -142,6 +141,16 @@ class Tracker:
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return sighting
+
+
+def _deposit(intent: Intent, attempt: Attempt) -> int | None:
+    """What the bytes attach, as it was noted when they were signed; None where an account is deleted, whose balance
+    nobody here knows. A budget is then charged for more than any limit."""
+    noted = attempt.terms.get("deposit")
+    if isinstance(noted, str) and noted.isascii() and noted.isdigit() and CHARGE not in intent.limits:
+        return int(noted)
+    deposit = deposit_at_risk(actions_of(attempt.raw))
+    return None if deposit >= UNLIMITED and CHARGE not in intent.limits else deposit
 
 
 def _question(account: str, name: str) -> dict[str, str]:

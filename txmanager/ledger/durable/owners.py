@@ -84,8 +84,17 @@ class Owners(Backend):
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         return bool(await self._owned(fence, "answer", id=id.text, life=life))
 
-    async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
-        rows = await self._owned(fence, "fill", attempts=[codec.pack_signed(a) for a in attempts], done=list(done))
+    async def fill(
+        self,
+        fence: Fence,
+        attempts: Sequence[Attempt] = (),
+        done: Sequence[str] = (),
+        landed: Sequence[Record] = (),
+    ) -> list[Attempt]:
+        ended = [_filled(record) for record in landed]
+        rows = await self._owned(
+            fence, "fill", attempts=[codec.pack_signed(a) for a in attempts], done=list(done), landed=ended
+        )
         return codec.in_order([codec.unpack_signed(row) for row in rows])
 
     async def keep(self, fence: Fence, landed: Sequence[Landed], keep_ms: int, most_bytes: int) -> None:
@@ -108,6 +117,13 @@ def _renewed(told: Any) -> Renewed:
         return Renewed("fenced", owner=told.told["owner"], epoch=told.told["epoch"])
     state = LaneState(told["state"])
     return Renewed("renewed", told["depth"], state, told["asks"], told["moved"], told["owner"], told["epoch"])
+
+
+def _filled(record: Record) -> codec.Row:
+    [used] = record.attempts
+    assert record.outcome is not None
+    named = {"id": record.id.text, "life": record.life, "kind": record.intent.kind, "status": record.status.value}
+    return {**codec.pack_signed(used), **named, "outcome": pack_outcome(record.outcome).decode()}
 
 
 def _settlement(item: Settlement) -> codec.Row:

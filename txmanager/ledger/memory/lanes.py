@@ -281,7 +281,15 @@ class LaneStore:
             taken.append(Taken(record.intent, record.life, position, at, record.seal))
         return taken
 
-    def fill(self, fence: Fence, attempts: Sequence[Attempt], done: Sequence[str], found: str) -> list[Attempt]:
+    def fill(
+        self,
+        fence: Fence,
+        attempts: Sequence[Attempt],
+        done: Sequence[str],
+        found: str,
+        landed: Sequence[Record],
+        now: int,
+    ) -> list[Attempt]:
         self.check_fence(fence)
         new = [attempt for attempt in attempts if attempt.name not in self.fills]
         if new and self.history_id != found:
@@ -291,6 +299,10 @@ class LaneStore:
         for attempt in new:
             if self.cursor is None or attempt.nonce >= self.cursor:
                 raise Refused(attempt.name, "is not below the cursor")
+        for record in landed if self.archive is not None else ():
+            if record.attempts[0].name in self.fills:
+                self.records[record.id] = replace(record, position=f"{now}-0", created_at=now, updated_at=now)
+                self.payloads[record.id] = {}
         for name in done:
             self.fills.pop(name, None)
         self.fills |= {attempt.name: attempt for attempt in new}

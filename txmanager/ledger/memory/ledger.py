@@ -362,10 +362,16 @@ class MemoryLedger:
     async def answer(self, fence: Fence, id: IntentId, life: str) -> bool:
         return await self._step("answer", lambda _: self._fenced(fence).answer(fence, id, life))
 
-    async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
+    async def fill(
+        self,
+        fence: Fence,
+        attempts: Sequence[Attempt] = (),
+        done: Sequence[str] = (),
+        landed: Sequence[Record] = (),
+    ) -> list[Attempt]:
         return await self._step(
             "fill",
-            lambda _: self._fenced(fence).fill(fence, attempts, done, self.history_id),
+            lambda now: self._fenced(fence).fill(fence, attempts, done, self.history_id, landed, now),
             durable=True,
         )
 

@@ -138,14 +138,18 @@ def pack_outcome(outcome: Outcome) -> bytes:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Json]:
-    told = {
+    told: dict[str, Json] = {
         "status": outcome.status,
         "tx_hash": outcome.tx_hash,
         "nonce": None if outcome.nonce is None else str(outcome.nonce),
         "result": outcome.result,
         "error": outcome.error,
     }
-    return told if outcome.cost is None else {**told, "cost": str(outcome.cost)}
+    if outcome.cost is not None:
+        told["cost"] = str(outcome.cost)
+    if outcome.noop_cost:
+        told["noop_cost"] = str(outcome.noop_cost)
+    return told
 
 
 def _outcome(body: Json) -> Outcome:
@@ -156,6 +160,7 @@ def _outcome(body: Json) -> Outcome:
         result=body["result"],
         error=body["error"],
         cost=int(body["cost"]) if "cost" in body else None,
+        noop_cost=int(body.get("noop_cost", 0)),
     )
 
 

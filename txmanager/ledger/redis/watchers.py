@@ -73,12 +73,24 @@ class Watchers(Backend):
         reply = await self._runner.run("check", [self._keys.lane(lane)], args)
         return bool(reply[0] == b"asked")
 
-    async def fill(self, fence: Fence, attempts: Sequence[Attempt] = (), done: Sequence[str] = ()) -> list[Attempt]:
+    async def fill(
+        self,
+        fence: Fence,
+        attempts: Sequence[Attempt] = (),
+        done: Sequence[str] = (),
+        landed: Sequence[Record] = (),
+    ) -> list[Attempt]:
         lane = fence.lane
         args: list[Arg] = [fence.epoch, fence.token, len(done), *done]
+        for record in landed:
+            [used] = record.attempts
+            assert record.outcome is not None
+            outcome = codec.pack_outcome(record.outcome)
+            args += (used.name, codec.pack_attempt(used), record.id.text, record.life, record.status.value, outcome)
         for attempt in attempts:
             args += (attempt.name, str(attempt.nonce), codec.pack_attempt(attempt))
-        keys = [self._keys.lane(lane), self._keys.fills(lane)]
+        keys = [self._keys.lane(lane), self._keys.fills(lane), self._keys.finals(lane)]
+        keys += self._keys.records(lane, [record.id for record in landed])
         reply = await self._runner.run("fill", keys, args, durable=True)
         match reply[0]:
             case b"fenced":

@@ -8,10 +8,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from txmanager.core.bounds import bounded
 from txmanager.core.chain import NonceView
 from txmanager.core.errors import Busy, KeyMissing, Refused, RolledBack, TxManagerError, Unavailable
+from txmanager.core.gaps import fill_intent, fill_record
 from txmanager.core.ledger import Landed
-from txmanager.core.models import Attempt, Intent, IntentId
+from txmanager.core.models import Attempt, Record
 from txmanager.runtime.lane.signatures import NotYet, Slot
 
 if TYPE_CHECKING:
@@ -48,31 +50,32 @@ class GapFiller:
             return False
         self._looked_at = now
         try:
-            over = await self._over() if gaps.fills else []
+            over, landed = await self._over() if gaps.fills else ([], [])
             view = await lane.chain.nonce(lane.id)
         except (Unavailable, Busy, KeyMissing) as error:
             lane.context.metrics.rpc_errors.labels(lane.id, type(error).__name__).inc()
             return False
         if over:
             names = [a.name for a in over]
-            gaps.left(await lane.retry_while_leased(lambda: lane.context.ledger.fill(lane.fence, (), names)))
+            gaps.left(await lane.retry_while_leased(lambda: lane.context.ledger.fill(lane.fence, (), names, landed)))
             lane.log.info("gap closed", nonces=sorted({str(a.nonce) for a in over}))
         self.see(view)
         if lane.plan.gaps_due(now) or gaps.unsent(now):
             lane.work.set()
         return bool(over)
 
-    async def _over(self) -> list[Attempt]:
-        """Every no-op of a number that is used in a final block, by ours or by something else."""
+    async def _over(self) -> tuple[list[Attempt], list[Record]]:
+        """Every no-op of a number that is used in a final block, by ours or by something else; and ours."""
         lane, fills = self._lane, self._gaps.fills
-        seen = await lane.chain.look_up(lane.id, [(_intent(lane.plan.stored.spec.pool, a), a) for a in fills])
-        final = [a for a, sighting in zip(fills, seen, strict=True) if sighting.where == "final"]
-        await lane.keep([Landed(a.nonce, a.hash, a.raw) for a in final])
-        used = {a.nonce for a in final}
-        open_ones = [a for a, s in zip(fills, seen, strict=True) if a.nonce not in used and s.where == "unknown"]
+        pool = lane.plan.stored.spec.pool
+        seen = await lane.chain.look_up(lane.id, [(fill_intent(pool, a), a) for a in fills])
+        final = {a.nonce: (a, s.outcome) for a, s in zip(fills, seen, strict=True) if s.where == "final"}
+        await lane.keep([Landed(a.nonce, a.hash, a.raw) for a, _ in final.values()])
+        open_ones = [a for a, s in zip(fills, seen, strict=True) if a.nonce not in final and s.where == "unknown"]
         proofs = await lane.chain.prove_dead(lane.id, open_ones) if open_ones else []
-        used |= {a.nonce for a, proof in zip(open_ones, proofs, strict=True) if proof is not None}
-        return [a for a in self._gaps.fills if a.nonce in used]
+        used = {*final, *(a.nonce for a, proof in zip(open_ones, proofs, strict=True) if proof is not None)}
+        landed = [fill_record(pool, lane.id, a, bounded(o)) for a, o in final.values() if o is not None]
+        return [a for a in self._gaps.fills if a.nonce in used], landed
 
     # -- filling: by the sender alone, but for an operator's re-baseline
 
@@ -131,8 +134,3 @@ class GapFiller:
                 if not {a.nonce for a in gaps.fills} >= set(unowned):
                     return  # refused or priced out: seen again, and said again
             gaps.send_again()
-
-
-def _intent(pool: str, attempt: Attempt) -> Intent:
-    """What a look-up wants to know of a transaction that nobody asked for."""
-    return Intent(IntentId(pool, f"fill:{attempt.nonce}"), "fill", {}, "", "")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from txmanager.core.errors import NotAllowed, NotFound
+from txmanager.core.errors import Fenced, NotAllowed, NotFound
+from txmanager.core.gaps import fill_record
 from txmanager.core.ledger import Entry, Settlement, WriteAhead
-from txmanager.core.models import IntentId, Outcome
+from txmanager.core.listing import mark_of
+from txmanager.core.models import Attempt, IntentId, Outcome, Purpose, Record
 from txmanager.core.reservations import Use
 from txmanager.core.states import LaneState, Status
 from txmanager.testing.ledger.registry import promise
-from txmanager.testing.ledger.stage import Stage
+from txmanager.testing.ledger.stage import BASE, POOL, Stage
 
 
 async def archived(stage: Stage, max_lag: int = 100) -> str:
@@ -183,6 +187,54 @@ async def failure_before_signing_keeps_its_payload_for_the_archive(stage: Stage)
     assert settled.word == "settled"
     [record] = await stage.ledger.unarchived(fence.lane, 9)
     assert (record.status, record.intent.payload) == (Status.FAILED, {"to": "bob"})
+
+
+def filled(lane: str, nonce: int) -> tuple[Attempt, Record]:
+    attempt = Attempt(nonce, f"0xnoop{nonce}", b"\x00\xffraw", Purpose.NOOP, 1_700_000_000_000)
+    outcome = Outcome(Status.DONE, attempt.hash, nonce, {"gas_used": "21000"}, cost=21_000 * 10**18)
+    return attempt, fill_record(POOL, lane, attempt, outcome)
+
+
+@promise
+async def no_op_of_no_intent_that_landed_waits_for_the_archive_once(stage: Stage) -> None:
+    """What it took left the lane's balance like everything else."""
+    fence = await stage.own(await archived(stage))
+    one, ended = filled(fence.lane, BASE - 1)
+    two, other = filled(fence.lane, BASE - 2)
+    await stage.ledger.fill(fence, [one, two])
+    assert await stage.ledger.fill(fence, (), [one.name], [ended]) == [two]
+    assert await stage.ledger.fill(fence, (), [one.name], [ended]) == [two], "a lost reply"
+    [record] = await stage.ledger.unarchived(fence.lane, 9)
+    now = await stage.ledger.now_ms()
+    assert (record.id, record.life, record.status, record.outcome) == (ended.id, ended.life, Status.DONE, ended.outcome)
+    assert (record.intent, record.attempts) == (ended.intent, (one,))
+    assert now - 60_000 < record.created_at == record.updated_at <= now
+    assert mark_of(record)[0] == record.created_at
+    [listed] = (await stage.ledger.browse(fence.lane, None, 9)).records
+    assert listed.id == ended.id
+    view = await stage.ledger.lane(fence.lane)
+    assert view is not None
+    assert (view.unretired, view.depth, view.unfinished, view.cursor) == (1, 0, 0, BASE)
+    await stage.ledger.acknowledge(fence.lane, [(ended.id, ended.life)])
+    assert await stage.ledger.retire(await stage.ledger.unretired(fence.lane, 9)) == 1
+    assert await stage.ledger.fill(fence, (), [one.name], [ended]) == [two], "a reply that was lost for long"
+    assert await stage.ledger.unarchived(fence.lane, 9) == []
+    home = await stage.ledger.read(ended.id)
+    assert home is not None
+    assert home.outcome == ended.outcome
+    with pytest.raises(Fenced):
+        await stage.ledger.fill(replace(fence, token="another"), (), [two.name], [other])
+    assert await stage.ledger.unarchived(fence.lane, 9) == []
+
+
+@promise
+async def no_op_of_no_intent_is_forgotten_where_no_archive_is_waited_for(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    one, ended = filled(fence.lane, BASE - 1)
+    await stage.ledger.fill(fence, [one])
+    assert await stage.ledger.fill(fence, (), [one.name], [ended]) == []
+    assert (await stage.ledger.browse(fence.lane, None, 9)).records == ()
+    assert await stage.ledger.read(ended.id) is None
 
 
 @promise

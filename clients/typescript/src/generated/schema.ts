@@ -1514,7 +1514,7 @@ export interface components {
          * @description What a row spent money on. All of them together are what a balance lost.
          * @enum {string}
          */
-        Spending: "intent" | "top_up" | "key_action";
+        Spending: "intent" | "top_up" | "key_action" | "noop" | "gap_fill";
         /**
          * @description Where an intent is. Each member says who moves it on, and what a crash leaves behind.
          * @enum {string}

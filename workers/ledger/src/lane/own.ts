@@ -1,7 +1,7 @@
 /** Owning a lane: the lease, and what its owner is handed. Every step but `lease` compares the fence. */
 
 import { Refusal } from '../object';
-import { place, placeMs, placeText } from '../positions';
+import { nextPlace, place, placeMs, placeText } from '../positions';
 import type { Row } from '../sql';
 import {
     event,
@@ -128,8 +128,28 @@ export interface Filling {
     blob: string;
 }
 
+interface Filled extends Filling {
+    id: string;
+    life: string;
+    kind: string;
+    status: string;
+    outcome: string;
+}
+
+/** What it took left the lane: an archive counts it, once. */
+function endFill({ sql, lane, now }: Step, { id, life, kind, status, outcome, nonce, hash, purpose, blob }: Filled): void {
+    if (lane.archive === null) return;
+    if (sql.one('SELECT 1 AS n FROM fills WHERE nonce = ? AND hash = ?', nonce, hash) === undefined) return;
+    const query = `INSERT INTO records (id, life, status, place, created, updated, kind, fingerprint, more, payload, charged, size, outcome)
+        VALUES (?, ?, ?, ?, ?, ?, ?, '', '', '{}', '', 0, ?)`;
+    sql.run(query, id, life, status, nextPlace(0, now), now, now, kind, outcome);
+    const signed = 'INSERT INTO attempts (id, nonce, hash, purpose, blob) VALUES (?, ?, ?, ?, ?)';
+    sql.run(signed, id, nonce, hash, purpose, fromBase64(blob));
+    lane.unretired += 1;
+}
+
 /** No-ops for nonces below the cursor that belong to no intent, written ahead; those that are over are forgotten. */
-export function fill(step: Step, args: Fenced & { attempts: Filling[]; done: string[] }): object[] {
+export function fill(step: Step, args: Fenced & { attempts: Filling[]; done: string[]; landed?: Filled[] }): object[] {
     const { sql, lane } = step;
     checkFence(step, args.fence);
     const known = new Set(fills(step).map(nameOf));
@@ -141,6 +161,7 @@ export function fill(step: Step, args: Fenced & { attempts: Filling[]; done: str
             throw refused(nameOf(attempt), 'is not below the cursor');
         }
     }
+    for (const one of args.landed ?? []) endFill(step, one);
     for (const name of args.done) {
         const [nonce, hash] = split(name);
         sql.run('DELETE FROM fills WHERE nonce = ? AND hash = ?', nonce, hash);
