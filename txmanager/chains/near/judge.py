@@ -105,7 +105,7 @@ def _returned(status: Mapping[str, Any], steps: list[Step], deposit: int) -> int
     back = deposit if first.executor == account else 0  # nodes do not list a receipt to oneself
     plain = len([step for step in steps if not step.refund]) == 2
     for receipt in () if plain else status.get("receipts") or ():
-        ran = by_id.get(receipt.get("receipt_id")) if isinstance(receipt, dict) else None
+        ran = by_id.get(str(receipt.get("receipt_id"))) if isinstance(receipt, dict) else None
         if ran is None or ran is first or ran.failed or ran.refund:
             continue  # a contract's own receipt that fails gives its deposit back to the contract
         amount = _attached(receipt)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from txmanager.chains.near.effects import UNLIMITED, deposit_at_risk
+from txmanager.chains.near.effects import deposit_at_risk
 from txmanager.chains.near.judge import judge
 from txmanager.chains.near.names import LaneId
 from txmanager.chains.near.policy import SETTLED, STATUSES, KeyView
@@ -19,6 +19,7 @@ from txmanager.chains.near.transaction import actions_of
 from txmanager.chains.near.views import OPTIMISTIC, view_lane
 from txmanager.core.budgets import CHARGE
 from txmanager.core.chain import UNSEEN, Sighting
+from txmanager.core.kinds import UNLIMITED
 from txmanager.core.models import Attempt, Intent, Purpose
 from txmanager.rpc.batch import Call
 from txmanager.rpc.errors import BadAnswer, RpcError, RpcFailure, TimedOut, read_answer
