@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from tests.near.devnet import Devnet, devnet
-from tests.near.test_provision import advancing, fresh
+from tests.near.test_provision import Told, advancing, fresh
 from tests.near.world import ALICE, NearWorld, intent
 from tests.waiting import until
 from txmanager.chains.near.family import FAMILY
@@ -86,11 +86,11 @@ async def test_a_gas_key_is_added_funded_and_topped_up():
     world.calls.clear()
     assert await provision(world.chain, world.lane, [key], gas_keys=GasKeys(8, NEAR)) == []
     assert "send_tx" not in world.calls, "what is full is not filled"
-    said: list[str] = []
-    await provision(world.chain, world.lane, [key], gas_keys=GasKeys(8, 3 * NEAR), report=said.append)
+    clerk = Told()
+    await provision(world.chain, world.lane, [key], gas_keys=GasKeys(8, 3 * NEAR), clerk=clerk)
     told = (await world.chain.keys(ALICE.account_id))[key]["permission"]["GasKeyFullAccess"]
     assert told["balance"] == str(3 * NEAR)
-    assert str(2 * NEAR) in said[0]
+    assert str(2 * NEAR) in clerk.lines[0]
     for other in (GasKeys(9), None):
         with pytest.raises(NotAllowed, match="another permission"):
             await provision(world.chain, world.lane, [key], gas_keys=other)
