@@ -368,6 +368,14 @@ def test_end_waits_for_a_no_op_that_may_still_land_so_that_its_cost_is_known() -
         assert isinstance(ask(record(attempt(), noop), seen(sightings=final)), Wait)
         cancelled = record(attempt(), noop, cancel_requested=True)
         assert isinstance(ask(cancelled, seen(**proven(attempt()), sightings={"8:hash8": Sighting(where)})), Wait)
+    edge = record(attempt(), attempt(8, Purpose.NOOP, signed_at=LONG_AGO + 1))
+    assert isinstance(ask(edge, seen(sightings={"7:hash7": paid(7, 100)})), Wait), "as long as that"
+    ahead = record(attempt(), attempt(8, Purpose.NOOP, signed_at=NOW))
+    assert isinstance(ask(ahead, seen(sightings={"7:hash7": paid(7, 100)})), Wait), "signed just now"
+    back = record(attempt(), attempt(8, Purpose.NOOP, signed_at=NOW + 1))
+    assert isinstance(ask(back, seen(sightings={"7:hash7": paid(7, 100)})), Settle), "the clock was set back"
+    several = record(attempt(), attempt(8, Purpose.NOOP, signed_at=LONG_AGO), attempt(9, Purpose.NOOP))
+    assert isinstance(ask(several, seen(sightings={"7:hash7": paid(7, 100)})), Wait), "the newest counts"
     unpriced = {"7:hash7": paid(7, 100), "8:hash8": paid(8, None)}
     step = ask(record(attempt(), noop), seen(sightings=unpriced))
     assert isinstance(step, Settle), "waiting longer tells nobody more"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_decide import DONE, NEAR, NOW, POLICY, attempt, record
+from tests.core.test_decide import DONE, LONG_AGO, NEAR, NOW, POLICY, attempt, record
 from txmanager.core.chain import Doubt, Proof, SendReply, Sighting, Verdict
 from txmanager.core.decide import Hold, Kill, Observation, Prove, Resign, Settle, Step, Wait, decide
 from txmanager.core.funds import Finding, Purse, Word
@@ -116,7 +116,7 @@ def test_a_cost_that_nobody_knows_stays_unknown_beside_a_no_op_that_is_known():
     ids=["included is not paid yet", "proven dead took nothing"],
 )
 def test_a_no_op_is_paid_when_it_is_final_and_free_when_it_is_proven_dead(sightings, proofs, cost):
-    own, noop = attempt(7), attempt(8, Purpose.NOOP)
+    own, noop = attempt(7), attempt(8, Purpose.NOOP, signed_at=LONG_AGO)
     seen = Observation(sightings=sightings, proofs={own.name: Proof("overtaken", {}), **proofs})
     step = ask(record(own, noop, cancel_requested=True), seen)
     assert isinstance(step, Settle)
@@ -136,7 +136,7 @@ def test_force_adds_its_word_only_where_there_is_no_proof():
 
 @pytest.mark.parametrize("why", ["not included within 60 s", "bad signature"])
 def test_what_ended_without_an_effect_may_be_tried_under_a_new_key(why: str):
-    own, noop = attempt(7), attempt(8, Purpose.NOOP, terms={"why": why})
+    own, noop = attempt(7), attempt(8, Purpose.NOOP, terms={"why": why}, signed_at=LONG_AGO)
     step = ask(record(own, noop), Observation(proofs={own.name: Proof("overtaken", {})}))
     assert isinstance(step, Settle)
     assert step.outcome.error is not None

@@ -76,19 +76,72 @@ def test_gas_tokens_and_logs_are_those_of_every_step_but_the_refunds():
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "cost"),
-    [
-        ("near.transfer", value(), 5 + 7),
-        ("near.transfer", failed(), 5),
-        ("near.delegate", value(), 5 + 7),
-        ("near.delegate", failed(), 5 + 7),
-    ],
-)
-def test_a_deposit_comes_back_from_a_failed_receipt_unless_a_user_stands_between(kind: str, status: Any, cost: int):
-    told = lone(status, tokens_burnt="5")
-    assert ask(told, kind, deposit=7).cost == cost
-    assert ask(told, kind).cost is None
+def paid(name: str, by: str, to: str, *deposits: int) -> dict[str, Any]:
+    """A receipt as a node lists it."""
+    actions = ["CreateAccount", *({"Transfer": {"deposit": str(amount)}} for amount in deposits)]
+    body = {"Action": {"actions": actions}}
+    return {"receipt_id": name, "predecessor_id": by, "receiver_id": to, "receipt": body}
+
+
+def spent(*rest: Any, receipts: Any = (), first: Any = None) -> int | None:
+    """What a transaction of a.near with a deposit of 700 to b.near cost."""
+    start = first or step("tx", following("r1"), "r1", tokens_burnt="5")
+    return ask({**told(start, *rest), "receipts": receipts}, deposit=700).cost
+
+
+def ran(name: str, status: Any, *receipts: str, at: str = "b.near") -> dict[str, Any]:
+    return step(name, status, *receipts, executor_id=at)
+
+
+def test_cost_is_what_was_burnt_and_attached():
+    assert spent(ran("r1", value())) == 705
+    assert ask(lone(value())).cost is None, "nobody said what was attached"
+
+
+def test_deposit_comes_back_when_its_first_receipt_fails_or_never_was():
+    assert spent(ran("r1", failed())) == 5
+    assert spent(ran("r1", following("r2"), "r2"), ran("r2", failed(), at="c.near")) == 705, "a contract gets it back"
+    never = step("tx", {"Failure": {"InvalidTxError": "InvalidChain"}}, tokens_burnt="0")
+    assert spent(first=never) == 0
+
+
+def test_deposit_to_oneself_stays():
+    assert spent(ran("r1", value(), at="a.near")) == 5
+
+
+def test_what_receipts_pay_back_is_not_spent():
+    steps = ran("r1", value(), "r2"), ran("r2", value(), at="a.near")
+    first, back = paid("r1", "a.near", "b.near", 700), paid("r2", "b.near", "a.near", 100, 20)
+    assert spent(*steps, receipts=[first, back]) == 705 - 120
+    assert spent(*steps, receipts=[first, {**back, "receiver_id": "c.near"}]) == 705
+    assert spent(*steps, receipts=[first, {**back, "receipt_id": "r9"}]) == 705, "it has not run"
+    assert spent(ran("r1", value(), "r2"), ran("r2", failed(), at="a.near"), receipts=[first, back]) == 705
+    assert spent(*steps, receipts=[first, {**back, "predecessor_id": "system"}]) == 705, "a refund of gas"
+
+
+def test_what_a_contract_on_the_own_account_pays_is_spent():
+    steps = ran("r1", value(), "r2", at="a.near"), ran("r2", value(), at="c.near")
+    assert spent(*steps, receipts=[paid("r2", "a.near", "c.near", 30)]) == 5 + 30
+    back = ran("r1", value(), "r2", at="a.near"), ran("r2", value(), at="a.near")
+    assert spent(*back, receipts=[paid("r2", "a.near", "a.near", 30)]) == 5, "from the account to itself"
+
+
+def test_receipts_of_an_odd_shape_pay_nothing():
+    steps = ran("r1", value(), "r2"), ran("r2", value(), at="a.near")
+    back = paid("r2", "b.near", "a.near", 100)
+    odd: list[Any] = [
+        None,
+        "r2",
+        {**back, "receipt": None},
+        {**back, "receipt": {"Data": {}}},
+        {**back, "receipt": {"Action": {"actions": None}}},
+        {**back, "receipt": {"Action": {"actions": [5, {"Transfer": None}, {"Stake": {"stake": "9"}}]}}},
+    ]
+    for receipt in odd:
+        assert spent(*steps, receipts=[receipt]) == 705
+    with pytest.raises(BadAnswer):
+        spent(*steps, receipts=[{**back, "receipt": {"Action": {"actions": [{"Transfer": {"deposit": "x"}}]}}}])
+    assert spent(*steps, receipts=None) == 705
 
 
 # -- what is too long
