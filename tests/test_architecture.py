@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-ADAPTERS = {"rpc", "signing", "ledger", "chains", "archive"}
+ADAPTERS = {"rpc", "signing", "ledger", "chains", "archive", "tracing"}
 
 # Each part of txmanager, and the parts it may import besides itself.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "signing": {"core", "rpc"},
     "ledger": {"core", "rpc"},
     "archive": {"core"},
+    "tracing": {"core"},
     # Of signing only the types, for what a chain family is.
     "extras": {"core"},
     "settings": {"core", "signing", "extras"},

@@ -21,6 +21,7 @@ from txmanager.core.ledger import Ledger, Route
 from txmanager.core.models import Json, LaneSpec
 from txmanager.core.seal import Seals
 from txmanager.core.signing_policy import KeyPolicy
+from txmanager.core.trace import Tracer
 from txmanager.core.upstream import Upstream
 from txmanager.extras import require
 from txmanager.ledger.durable import DurableObjectLedger
@@ -103,6 +104,17 @@ def open_seals(settings: Settings) -> Seals | None:
     """What seals intents and checks them, where the configuration names secrets for that."""
     secrets = settings.ledger.reveal_seal()
     return make_seals(secrets, settings.ledger.seal_mode) if secrets else None
+
+
+def open_tracer(settings: Settings, process: str) -> Tracer | None:
+    """Where spans go; None where the configuration asks for no traces."""
+    told = settings.tracing
+    if told is None:
+        return None
+    require("[tracing]", "otel")
+    from txmanager.tracing import OtelTracer
+
+    return OtelTracer(told.endpoint, told.service, process, told.sample)
 
 
 def open_database(told: ArchiveSettings) -> Database:

@@ -16,6 +16,7 @@ from txmanager.core.models import (
     Attempt,
     Intent,
     IntentId,
+    Outcome,
     Purpose,
     Record,
     check_key,
@@ -140,3 +141,25 @@ def test_a_proven_attempt_is_dead_and_noops_are_no_effect():
     assert not first.dead
     assert record.live == (noop,)
     assert [attempt.hash for attempt in record.effects] == ["h7"]
+
+
+def test_a_record_that_ends_keeps_everything_of_its_intent_but_the_payload():
+    intent = new_intent(
+        key="k",
+        pool="p",
+        kind="near.transfer",
+        payload={"amount": "1"},
+        tenant="t",
+        partition_key="alice",
+        max_age_s=60,
+        metadata={"order": 7},
+        limits={"max_cost": "5"},
+        token="app",
+        trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    )
+    intent = dataclasses.replace(intent, version=2)
+    plain = Intent(intent.id, "", {}, "", "")
+    same = [f.name for f in dataclasses.fields(Intent) if getattr(intent, f.name) == getattr(plain, f.name)]
+    assert same == ["id"], "this test gives every field a value of its own"
+    record = Record(intent, "near:net:a:1", "life", Status.INFLIGHT, "1-1", 1, 1)
+    assert record.ended(Outcome(Status.DONE), (), 2).intent == dataclasses.replace(intent, payload={})

@@ -4,20 +4,16 @@ proxy before it that answers as AWS does when it denies, throttles or lets a tok
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import hashlib
 import json
 import os
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.servers.environments import install
 from tests.servers.processes import end, free_port, spawn
 from tests.waiting import until_sync
 
@@ -30,21 +26,7 @@ _SIGNED = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/kms/aws4_request,
 
 def installed() -> Path:
     """Its program; installing takes half a minute, once."""
-    folder = ROOT / ".cache" / f"ministack-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    pip = [str(folder / "venv/bin/pip"), "install"]
-    with (folder / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # another run may be installing
-        if not (folder / "complete").exists():
-            for command in (
-                [sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
-                [*pip, "--quiet", "--disable-pip-version-check", "--require-hashes", "--no-deps", "-r", str(LOCK)],
-            ):
-                done = subprocess.run(command, check=False, capture_output=True, timeout=400)
-                if done.returncode != 0:
-                    pytest.skip(f"ministack cannot be installed: {done.stderr.decode()[-200:]}")
-            (folder / "complete").touch()
-    return folder / "venv/bin/ministack"
+    return install(LOCK) / "bin/ministack"
 
 
 class Ministack:

@@ -41,6 +41,7 @@ from txmanager.api.table import Handlers, operations
 from txmanager.api.usage import UsageRoutes
 from txmanager.core.errors import TxManagerError
 from txmanager.core.kinds import Kind
+from txmanager.core.trace import Tracer
 from txmanager.runtime.accept.acceptor import Acceptor
 from txmanager.runtime.accept.billing import build_billing
 from txmanager.runtime.accept.dry_run import DryRun
@@ -108,12 +109,13 @@ def build_app(
     probes: Mapping[str, Probe] | None = None,
     desks: Mapping[str, NonceDesk] | None = None,
     dry_run: DryRun | None = None,
+    tracer: Tracer | None = None,
 ) -> Api:
     """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains. Without `desks` the
     nonce service knows no network."""
     kinds = build_kinds(settings) if kinds is None else kinds
     metrics, gate, pools, api = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
-    acceptor = Acceptor(manager, api.ledger_timeout_s)
+    acceptor = Acceptor(manager, api.ledger_timeout_s, tracer)
     quotas = TokenQuotas(manager.quotas, api.ledger_timeout_s)
     audit = Auditor(manager.audits, api.ledger_timeout_s)
     door = Door(gate, manager.sessions, api.ledger_timeout_s)
@@ -150,15 +152,15 @@ def build_app(
     table += _documentation(document) + console_rows()
     # with tokens a page of another site has nothing to send; without them its requests must not count as ours
     hosts = None if api.tokens else Hosts(api.allowed_hosts)
-    router = _router(Rest(api, door, metrics, audit, quotas), table)
+    router = _router(Rest(api, door, metrics, audit, quotas), table, tracer)
     return Api(router, intents, streams, [hub.close, board.close], metrics, hosts, document)
 
 
-def _router(surface: Surface, table: Iterable[Operation]) -> App:
+def _router(surface: Surface, table: Iterable[Operation], tracer: Tracer | None) -> App:
     paths: dict[str, list[Operation]] = {}
     for operation in table:
         paths.setdefault(operation.path, []).append(operation)
-    app = Starlette(routes=[Route(path, Endpoint(surface, rows)) for path, rows in paths.items()])
+    app = Starlette(routes=[Route(path, Endpoint(surface, rows, tracer)) for path, rows in paths.items()])
     app.router.redirect_slashes = False
     app.router.default = _no_route
     return app.router

@@ -31,6 +31,8 @@ class Call:
     caller: Caller
     receive: Receive
     body: bytes = b""
+    trace: str = ""
+    """The `traceparent` of what follows from it; empty where nobody traces it."""
     _query: dict[str, str] | None = None
 
     @property

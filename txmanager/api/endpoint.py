@@ -18,6 +18,7 @@ from txmanager.api.call import Asgi, Call, Reply, Send
 from txmanager.api.operation import Errors, Operation
 from txmanager.api.problems import SERVER_ERRORS, WrongMethod, line_of
 from txmanager.core.errors import TxManagerError
+from txmanager.core.trace import RequestSpan, Tracer, traceparent
 
 
 class Surface(Protocol):
@@ -34,8 +35,9 @@ class Surface(Protocol):
 class Endpoint:
     """An ASGI application for one path: the operations that share it, one per method."""
 
-    def __init__(self, surface: Surface, operations: Sequence[Operation]) -> None:
+    def __init__(self, surface: Surface, operations: Sequence[Operation], tracer: Tracer | None = None) -> None:
         self._surface = surface
+        self._tracer = tracer
         self._path = operations[0].path
         self._by_method = {operation.method: operation for operation in operations}
         self._allow = ", ".join(sorted(self._by_method)).encode()
@@ -44,11 +46,16 @@ class Endpoint:
     async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
         started = perf_counter()
         call: Call | None = None
+        span: RequestSpan | None = None
         operation = self._by_method.get(scope["method"])
         try:
             if operation is None:
                 raise WrongMethod(f"{scope['method']} is not possible here")
             call = await self._surface.admit(operation, scope, receive)
+            if self._tracer is not None and operation.right == "submit":
+                parent = traceparent(call.headers.get(b"traceparent", b""))
+                span = self._tracer.request(parent, f"{operation.method} {self._path}")
+                call.trace = span.trace
             reply = await operation.handler(call)
         except TxManagerError as error:
             reply = self._refused(error, operation.errors if operation else SERVER_ERRORS)
@@ -60,6 +67,8 @@ class Endpoint:
         if call is None and scope["method"] != "GET" and isinstance(reply, Reply):
             reply.headers.append((b"connection", b"close"))  # its body may still be on the way
         self._surface.answered(self._path, reply.status, perf_counter() - started)
+        if span is not None:
+            span.end(reply.status)
         await reply.send(call, send)
 
     def _refused(self, error: TxManagerError, declared: Errors) -> Reply:

@@ -250,6 +250,7 @@ class Intents:
             metadata=metadata,
             limits=billed.limits,
             token=caller.name,
+            trace=call.trace,
         )
         if not exclusive:
             return Asked(intent, None, bool(reading.own_account), refusal, billed.bill)

@@ -18,7 +18,7 @@ from txmanager.core.states import Status
 from txmanager.core.window import Window
 
 Order = Resign | Kill | Replace
-_ON_CHAIN = ("included", "final")
+ON_CHAIN = ("included", "final")
 _HELD, _NOOP = Status.HELD, Purpose.NOOP
 SINGLE_FOR_MS = 3_600_000
 """After so long a wider window is tried again."""
@@ -58,7 +58,7 @@ class Flight:
 
     def on_chain(self, attempt: Attempt) -> bool:
         sighting = self.sightings.get(attempt.name)
-        return sighting is not None and sighting.where in _ON_CHAIN
+        return sighting is not None and sighting.where in ON_CHAIN
 
     @property
     def open(self) -> list[Attempt]:

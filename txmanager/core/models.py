@@ -104,6 +104,8 @@ class Intent:
     """What whoever accepted it allows at most, whatever the rules are later; no part of the fingerprint."""
     token: str = ""
     """The name of the API token that asked for it; no part of the fingerprint."""
+    trace: str = ""
+    """The caller's `traceparent`, where it traces its requests; no part of the fingerprint."""
 
 
 def new_intent(
@@ -118,6 +120,7 @@ def new_intent(
     metadata: Mapping[str, Json] | None = None,
     limits: Mapping[str, Json] | None = None,
     token: str = "",
+    trace: str = "",
 ) -> Intent:
     """Check the caller's words and take their fingerprint. The partition key falls back to what the payload creates."""
     created = payload.get("new_account_id")
@@ -135,6 +138,7 @@ def new_intent(
         metadata=metadata or {},
         limits=limits or {},
         token=token,
+        trace=trace,
     )
 
 
@@ -257,6 +261,7 @@ class Record:
             version=intent.version,
             limits=intent.limits,
             token=intent.token,
+            trace=intent.trace,
         )
         return Record(
             intent=bare,

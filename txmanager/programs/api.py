@@ -25,6 +25,7 @@ from txmanager.wiring import (
     open_lane_chain,
     open_ledger,
     open_seals,
+    open_tracer,
 )
 
 
@@ -39,9 +40,11 @@ async def serve(settings: Settings) -> None:
     desks, close_desks = build_desks(settings)
     for warning in too_small(settings, build_billing(settings)):
         structlog.get_logger("api").warning(warning)
+    tracer = open_tracer(settings, "api")
     manager = TxManager(ledger, seals=open_seals(settings), archive=archive)
     dry_run = manager.dry_run(partial(open_lane_chain, settings))
-    server = ApiServer(build_app(manager, settings, probes=probes, desks=desks, dry_run=dry_run), settings.api)
+    app = build_app(manager, settings, probes=probes, desks=desks, dry_run=dry_run, tracer=tracer)
+    server = ApiServer(app, settings.api)
 
     def listening() -> None:
         print(json.dumps({"url": f"http://{settings.api.host}:{server.port}"}), flush=True)
@@ -56,6 +59,8 @@ async def serve(settings: Settings) -> None:
         await ledger.close()
         if archive is not None:
             await archive.close()
+        if tracer is not None:
+            tracer.close()
 
 
 def main() -> int:

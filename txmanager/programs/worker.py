@@ -12,7 +12,7 @@ import sys
 from txmanager.programs.process import on_stop, run, serve_metrics
 from txmanager.runtime.lane.worker import Worker
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_discovery, build_services, open_ledger, open_seals, open_shares, timing
+from txmanager.wiring import build_discovery, build_services, open_ledger, open_seals, open_shares, open_tracer, timing
 
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
@@ -20,6 +20,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> None:
     services, chains = build_services(settings, shares)
     ledger = await open_ledger(settings)
     discover = build_discovery(settings, chains)
+    tracer = open_tracer(settings, "worker")
     worker = Worker(
         ledger,
         services,
@@ -28,6 +29,7 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> None:
         discover=discover,
         seals=open_seals(settings),
         on_members=shares.among,
+        tracer=tracer,
     )
     serve_metrics(settings.worker.metrics_host, metrics_port or settings.worker.metrics_port, worker.metrics.registry)
     on_stop(worker.stop)
@@ -37,6 +39,8 @@ async def serve(settings: Settings, metrics_port: int | None = None) -> None:
         for chain in chains:
             await chain.close()
         await ledger.close()
+        if tracer is not None:
+            tracer.close()
 
 
 def main() -> int:

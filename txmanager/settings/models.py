@@ -28,6 +28,7 @@ from txmanager.settings.parts import Money, Name, Names, Part
 from txmanager.settings.pools import KEY_SOURCES, NetworkSettings, PoolSettings
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
 from txmanager.settings.signers import Pkcs11Settings, ProcessSettings, SignerProgramSettings, SignerSettings
+from txmanager.settings.tracing import TracingSettings
 
 DAY_S = 24 * 3600
 DURABLE_SCHEMES = ("do+https", "do+http")
@@ -278,6 +279,7 @@ class Settings(Part):
     api: ApiSettings = ApiSettings()
     gateway: GatewaySettings | None = None
     archive: ArchiveSettings | None = None
+    tracing: TracingSettings | None = None
     signer: SignerProgramSettings | None = None
 
     @model_validator(mode="after")
@@ -290,6 +292,8 @@ class Settings(Part):
         yield from self.ledger.contradictions()
         if self.archive is not None:
             yield from self.archive.contradictions()
+        if self.tracing is not None:
+            yield from self.tracing.contradictions()
         for name, network in self.networks.items():
             yield from network.contradictions(f"networks.{name}")
         for name, signer in self.signers.items():

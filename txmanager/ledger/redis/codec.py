@@ -61,6 +61,8 @@ def more(intent: Intent, seal: str = "") -> bytes:
         extra["limits"] = intent.limits
     if intent.token:
         extra["token"] = intent.token
+    if intent.trace:
+        extra["trace"] = intent.trace
     if seal:
         extra["seal"] = seal
     return dumps(extra, "metadata") if extra else b""
@@ -91,6 +93,7 @@ def intent(id: IntentId, fields: Fields, payload: bytes | None) -> tuple[Intent,
         version=extra.get("version", 1),
         limits=extra.get("limits", {}),
         token=extra.get("token", ""),
+        trace=extra.get("trace", ""),
     )
     return read, str(extra.get("seal", ""))
 

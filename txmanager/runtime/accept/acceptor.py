@@ -7,14 +7,17 @@ no answer came) `Unconfirmed`, which the same idempotency key resolves.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from txmanager.core.budgets import Bill
 from txmanager.core.errors import InvalidInput, TxManagerError, Unavailable, Unconfirmed
 from txmanager.core.models import Intent
 from txmanager.core.quotas import Share
+from txmanager.core.trace import Tracer
 from txmanager.runtime.accept.producer import Submitted
 
 _BATCH = 256
@@ -43,9 +46,10 @@ class Accepting(Protocol):
 
 
 class Acceptor:
-    def __init__(self, producer: Accepting, patience_s: float = 0.7) -> None:
+    def __init__(self, producer: Accepting, patience_s: float = 0.7, tracer: Tracer | None = None) -> None:
         self._producer = producer
         self._patience_s = patience_s
+        self._tracer = tracer
         self._waiting: deque[_Wish] = deque()
         self._abreast = 0
         self._scheduled = False
@@ -54,6 +58,8 @@ class Acceptor:
     async def submit(self, intent: Intent, share: Share | None = None, bill: Bill | None = None) -> Submitted:
         loop = asyncio.get_running_loop()
         wish = _Wish(intent, loop.create_future(), share, bill)
+        if self._tracer is not None and intent.trace:
+            wish.answer.add_done_callback(partial(_trace, self._tracer, intent, _now_ms()))
         self._waiting.append(wish)
         if not self._scheduled and self._abreast < _ABREAST:
             self._scheduled = True
@@ -127,3 +133,19 @@ class Acceptor:
     async def drain(self) -> None:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _trace(tracer: Tracer, intent: Intent, began: int, answer: asyncio.Future[Submitted]) -> None:
+    if answer.cancelled():
+        return
+    error = answer.exception()
+    facts: dict[str, str | int] = {"key": intent.id.key, "pool": intent.id.pool, "kind": intent.kind}
+    if error is None:
+        submitted = answer.result()
+        facts |= {"lane": submitted.record.lane, "replayed": str(submitted.replayed).lower()}
+    failed = "" if error is None else getattr(error, "code", type(error).__name__)
+    tracer.span(intent.trace, "accept", began, _now_ms(), facts, failed=failed)

@@ -12,7 +12,7 @@ import hmac
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,9 +22,10 @@ import structlog
 from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import LaneRegistry
 from txmanager.core.mailbox import DeadLetter, Mailbox
-from txmanager.core.models import Event, Json
+from txmanager.core.models import Event, IntentId, Json, Record
 from txmanager.core.positions import START
 from txmanager.core.states import Status
+from txmanager.core.trace import Tracer
 from txmanager.runtime.deliver.events import event_json
 
 _PAGE = 100
@@ -75,13 +76,18 @@ class Webhooks:
         poll_s: float = 0.25,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         rng: random.Random | None = None,
+        tracer: Tracer | None = None,
+        read: Callable[[IntentId], Awaitable[Record | None]] | None = None,
     ) -> None:
+        """With `tracer` and `read`, each delivery joins the trace of its intent, which `read` finds."""
         self._ledger = ledger
         self._mailbox = mailbox
         self._targets = targets
         self._poll_s = poll_s
         self._clock = clock
         self._rng = rng or random.Random()
+        self._tracer = tracer
+        self._read = read
         self._name = f"webhooks-{secrets.token_hex(4)}"
         self._stopping = asyncio.Event()
         self._log = structlog.get_logger("webhooks").bind(deliverer=self._name)
@@ -162,10 +168,11 @@ class Webhooks:
         """Until it is taken, or for `retry_for_s` of the event's life; a stop leaves it to the next deliverer."""
         body = event_json(event, tenant=True)
         until = event.at + int(target.retry_for_s * 1000)
+        trace = await self._trace_of(event.intent)
         tries, pause_s = 0, _PAUSE_S
         while not self._stopping.is_set():
             tries += 1
-            problem = await self._try(target, body, tries)
+            problem = await self._try(target, body, tries, trace)
             if problem is None:
                 return
             if tries >= _MIN_TRIES and self._clock() >= until:
@@ -182,8 +189,23 @@ class Webhooks:
             again = replace(letter, tries=letter.tries + 1, error=problem, at=self._clock())
             await self._mailbox.bury(again)
 
-    async def _try(self, target: Target, event: Mapping[str, Json], tries: int) -> str | None:
+    async def _trace_of(self, id: IntentId) -> str:
+        if self._tracer is None or self._read is None:
+            return ""
+        record = await self._read(id)
+        return "" if record is None else record.intent.trace
+
+    async def _try(self, target: Target, event: Mapping[str, Json], tries: int, trace: str = "") -> str | None:
         """Why it was not taken, or None."""
+        began = self._clock()
+        problem = await self._post(target, event, tries, trace)
+        if self._tracer is not None and trace:
+            told = {"target": target.id, "event": str(event["id"]), "status": str(event["status"])}
+            facts: dict[str, str | int] = {**told, "try": tries}
+            self._tracer.span(trace, "webhook", began, self._clock(), facts, failed=problem or "", remote=True)
+        return problem
+
+    async def _post(self, target: Target, event: Mapping[str, Json], tries: int, trace: str) -> str | None:
         body = orjson.dumps(event)
         headers = {
             "Content-Type": "application/json",
@@ -192,6 +214,8 @@ class Webhooks:
             "Txmanager-Attempt": str(tries),
             "Txmanager-Signature": sign(target.secret, body, self._clock() // 1000),
         }
+        if trace:
+            headers["traceparent"] = trace
         try:
             status = await target.post.post(body, headers)
         except TxManagerError as error:

@@ -75,10 +75,13 @@ class FirstAttempts:
         if len(attempts) < len(ready):
             lane.plan.take_again()  # what is not signed yet is taken again
         signed = list(zip([entry for entry, _ in ready], attempts, strict=False))
+        signed_at = lane.traces.now() if lane.traces is not None else 0
         writes = [WriteAhead(t.intent.id, t.life, t.position, attempt) for t, attempt in signed]
         if not await self._outbox.write_ahead(writes, allowed=lane.plan.may_take()):
             return
         lane.plan.head.signed(writes[-1].position)
+        if lane.traces is not None:
+            lane.traces.written(signed, signed_at)
         lane.context.point("after_write_ahead")
         batch = []
         for entry, attempt in signed:

@@ -89,7 +89,8 @@ class Outbox:
         """Until one is not taken; answers how many were."""
         lane = self._lane
         lane.check_lease()
-        lane.plan.sending(batch, lane.context.clock())
+        began = lane.context.clock()
+        lane.plan.sending(batch, began)
         # The tracker looks when the batch is sent, or beside it when that takes long.
         beside = asyncio.get_running_loop().call_later(_LOOK_BESIDE_S, lane.flying.set)
         with lane.context.metrics.broadcast_s.time():
@@ -100,6 +101,8 @@ class Outbox:
                 replies = [SendReply(Verdict.UNAVAILABLE, str(error))]
             finally:
                 beside.cancel()
+        if lane.traces is not None:
+            lane.traces.sent(batch, replies, began)
         taken = self._tell(batch, replies)
         lane.flying.set()  # what was sent may be on chain already
         if taken < len(batch):

@@ -37,6 +37,7 @@ from txmanager.core.seal import Seals
 from txmanager.core.signing_plan import SigningPlan
 from txmanager.core.states import LaneState
 from txmanager.core.stops import PauseCause, QuarantineCause, StopCause, held_words, words_of
+from txmanager.core.trace import Tracer
 from txmanager.runtime.lane.breaks import Breaks
 from txmanager.runtime.lane.checks import Checks
 from txmanager.runtime.lane.gaps import GapFiller
@@ -44,6 +45,7 @@ from txmanager.runtime.lane.guarded import GuardedChain
 from txmanager.runtime.lane.metrics import Metrics
 from txmanager.runtime.lane.requests import Requests
 from txmanager.runtime.lane.signatures import Signatures
+from txmanager.runtime.lane.traces import Traces
 from txmanager.runtime.lane.wallet import Wallet
 
 T = TypeVar("T")
@@ -74,6 +76,7 @@ class Context:
     """Called at named points of the loop; a test crashes the process there."""
     seals: Seals | None = None
     """What is signed only if it was accepted as it stands; None: everything in the ledger is believed."""
+    tracer: Tracer | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +98,7 @@ class OwnedLane:
     breaks: Breaks = field(init=False)
     wallet: Wallet = field(init=False)
     signatures: Signatures = field(init=False)
+    traces: Traces | None = field(init=False, default=None)
     depth: int = 0
     asks: int = 0
     sending: bool = False
@@ -117,6 +121,8 @@ class OwnedLane:
         self.breaks = Breaks(self)
         self.wallet = Wallet(self)
         self.signatures = Signatures(self)
+        if self.context.tracer is not None:
+            self.traces = Traces(self.context.tracer, self.context.clock, self.fence.lane)
         self.log = structlog.get_logger("lane").bind(lane=self.fence.lane, epoch=self.fence.epoch)
         self.depth, self.asks = leased.depth, leased.asks
 
@@ -209,6 +215,8 @@ class OwnedLane:
         if held:
             self.context.metrics.holds.labels(self.id, reason).inc()
             self.log.error("intent held", intent=str(record.id), reason=reason, evidence=evidence)
+            if self.traces is not None:
+                self.traces.held(record.intent, reason)
             await self.load()
             if await self.waits_for_held():
                 await self.pause(PauseCause.HELD, evidence, held_words(record.id.key, reason))
@@ -280,6 +288,8 @@ class OwnedLane:
         if plan.stored.cursor is None and not self.keyless:
             await self.checks.first_nonce()
         await self.load()
+        if self.traces is not None:
+            self.traces.recovered(plan.flights, self.fence.epoch)
         await self.gaps.load()
         if asked is not None:  # an operator spoke while nobody owned the lane
             await self.requests.carry_out(asked)

@@ -33,6 +33,8 @@ async def fail_unsigned(lane: OwnedLane, failed: Sequence[tuple[Taken, Mapping[s
     for (entry, _), item, answer in zip(failed, batch, await lane.settle(batch), strict=False):
         if answer.word == "settled":
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
+            if lane.traces is not None:
+                lane.traces.settled(entry.intent, item.outcome, answer.at)
             lane.context.retire(record_of(lane.id, entry, Status.QUEUED).ended(item.outcome, (), answer.at))
 
 

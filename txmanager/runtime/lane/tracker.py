@@ -26,7 +26,7 @@ from txmanager.core.decide import (
     decide,
 )
 from txmanager.core.errors import Busy, InvalidInput, Unavailable
-from txmanager.core.flights import Flight
+from txmanager.core.flights import ON_CHAIN, Flight
 from txmanager.core.ledger import Settlement
 from txmanager.core.models import Attempt, Purpose, Record
 from txmanager.core.states import LaneState, Status
@@ -144,6 +144,8 @@ class Tracker:
             before = flight.sightings.get(attempt.name, UNSEEN)
             if seen.where != before.where:
                 changed = True
+                if lane.traces is not None and before.where not in ON_CHAIN and seen.where in ON_CHAIN:
+                    lane.traces.included(flight.record.intent, attempt)
             elif seen.doubt is before.doubt:
                 continue
             flight.sightings[attempt.name] = seen
@@ -223,6 +225,7 @@ class Tracker:
         lane.checks.settled(deepest)
         if lane.chain.traits.gaps_block:
             await lane.keep([one for flight, _ in ends for one in flight.final])
+        began = lane.traces.now() if lane.traces is not None else 0
         lane.context.point("before_settle")
         try:
             with _ending(ends):
@@ -244,6 +247,8 @@ class Tracker:
                 lane.plan.flights.remove(record.intent.id)
             if answer.word == "settled":
                 ended[step.outcome.status] += 1
+                if lane.traces is not None:
+                    lane.traces.settled(record.intent, step.outcome, began)
                 lane.context.metrics.settle_s.observe(max(0, answer.at - record.created_at) / 1000)
                 lane.context.retire(_final(flight, step, answer.at))
             elif answer.word in ("conflict", "refused"):

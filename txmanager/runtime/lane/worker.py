@@ -24,6 +24,7 @@ from txmanager.core.models import LaneSpec
 from txmanager.core.router import Router
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
+from txmanager.core.trace import Tracer
 from txmanager.runtime.accept.built import Builders, BuildingChain
 from txmanager.runtime.lane.breaks import first_break
 from txmanager.runtime.lane.metrics import Metrics
@@ -92,6 +93,7 @@ class Worker:
         discover: Callable[[Route], Service | None] | None = None,
         seals: Seals | None = None,
         on_members: Callable[[int], None] = lambda _: None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`discover` answers how to serve a lane that somebody else registered, or None. `on_members` is told how many
         workers live, this one included."""
@@ -106,7 +108,7 @@ class Worker:
         self._rng = rng or random.Random()
         self._new_token = new_token
         self._retirer = Retirer(ledger, self.metrics)
-        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point, seals)
+        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point, seals, tracer)
         self._held: dict[str, _Held] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""

@@ -11,6 +11,8 @@ from txmanager.core.states import LaneState, Status
 from txmanager.testing.ledger.registry import promise
 from txmanager.testing.ledger.stage import LONG_MS, POOL, Stage
 
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 
 @promise
 async def first_claim_wins_and_later_ones_learn_lane_and_life(stage: Stage) -> None:
@@ -64,6 +66,8 @@ async def append_stores_the_intent_exactly_as_accepted(stage: Stage) -> None:
         partition_key="alice.near",
         max_age_s=60,
         metadata={"order": 7},
+        token="app",
+        trace=TRACE,
     )
     entry = await stage.entry(lane, intent)
     [answer] = await stage.ledger.append(lane, [entry])
@@ -76,7 +80,7 @@ async def append_stores_the_intent_exactly_as_accepted(stage: Stage) -> None:
     assert (record.status, record.lane, record.life) == (Status.QUEUED, lane, entry.life)
     assert (record.position, record.created_at) == (answer.position, answer.at)
     assert record.intent.fingerprint == intent.fingerprint
-    assert record.intent.metadata == {"order": 7}
+    assert (record.intent.metadata, record.intent.token, record.intent.trace) == ({"order": 7}, "app", TRACE)
 
 
 @promise
