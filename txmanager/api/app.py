@@ -144,7 +144,7 @@ def build_app(
         system=System(manager, intents, settings),
         health=Health(manager, served, probes or {}, metrics, gate, api.ledger_timeout_s, budgets.measure),
         budgets=budgets,
-        batches=Batches(manager, intents, quotas, billing, metrics, audit),
+        batches=Batches(manager, intents, quotas, billing, metrics, audit, streams, api),
     )
     numbered = [name for name, family in settings.families().items() if family.numbers is not None]
     table = operations(handlers, kinds, api.max_wait_s, numbered)

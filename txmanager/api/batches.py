@@ -1,12 +1,13 @@
-"""`POST /v1/batches`: up to a thousand intents in one request, each with its own key and its own result.
+"""`POST /v1/batches`: many intents in one request, each with its own key and its own result.
 
-Items stand alone: one that is refused stops none of the others. Within a lane, what is accepted keeps the order of the
-array. The same batch again replays what was accepted, and tries the rest.
+Up to a thousand in a JSON array, or any number as lines of JSON, answered line by line while they arrive. Items stand
+alone: one that is refused stops none of the others. Within a lane, what is accepted keeps the order of the request. The
+same request again replays what was accepted, and tries the rest; so does a client that lost its connection halfway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -15,25 +16,29 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from txmanager.api import bodies
-from txmanager.api.call import Audit, Call, Reply
+from txmanager.api.call import Answering, Audit, Call, Header, Reply, Send
 from txmanager.api.dry_runs import Asked
 from txmanager.api.intents import IntentRequest, Intents
 from txmanager.api.metrics import ApiMetrics
-from txmanager.api.problems import problem, retry_after
+from txmanager.api.ndjson import NDJSON, Lines, check_plain, is_ndjson
+from txmanager.api.problems import TooLarge, TooSlow, problem, retry_after
 from txmanager.api.quotas import TokenQuotas
 from txmanager.api.records import RecordView, View, record_json
-from txmanager.core.errors import BudgetExhausted, InvalidInput, TxManagerError
+from txmanager.api.streams import Streams
+from txmanager.core.errors import BudgetExhausted, InvalidInput, TxManagerError, Unavailable
 from txmanager.core.models import Json, check_key
 from txmanager.core.quotas import Share
 from txmanager.runtime.accept.billing import Billing
 from txmanager.runtime.accept.producer import Submitted
 from txmanager.runtime.manager import TxManager
+from txmanager.settings import ApiSettings
 
 MOST = 1_000
 _AT_ONCE = 256
 """What travels to the ledger in one call."""
 _PATIENCE = 10
 """Keys that are known are read one by one: a page of them takes as long as several single requests."""
+_HEADERS: list[Header] = [(b"content-type", NDJSON), (b"x-accel-buffering", b"no")]
 
 
 class BatchItem(IntentRequest):
@@ -62,6 +67,16 @@ class BatchView(View):
     results: list[BatchResult] = Field(description="In the order of the request.")
 
 
+class BatchLine(View):
+    """The answer to one line, as `BatchResult`. `ended` is the last one: its line and those after it were not read."""
+
+    line: int = Field(description="Its number in the request, from 1.")
+    result: Literal["accepted", "replayed", "refused", "ended"]
+    status: int
+    record: RecordView | None = None
+    problem: dict[str, Any] | None = None
+
+
 @dataclass(slots=True)
 class _Item:
     kind: str = ""
@@ -79,6 +94,8 @@ class Batches:
         billing: Billing,
         metrics: ApiMetrics,
         audit: Audit,
+        streams: Streams,
+        settings: ApiSettings,
     ) -> None:
         self._manager = manager
         self._intents = intents
@@ -86,19 +103,74 @@ class Batches:
         self._billing = billing
         self._metrics = metrics
         self._audit = audit
+        self._streams = streams
+        self._settings = settings
 
-    async def submit(self, call: Call) -> Reply:
-        told: Sequence[dict[str, Json]] = call.read(BatchRequest)["intents"]
+    async def submit(self, call: Call) -> Answering:
+        if call.flag("dry_run"):
+            raise InvalidInput("dry_run", "is not possible for a batch; ask for one intent at a time")
         call.caller.submits_for(call.query.get("tenant"))  # wrong for one is wrong for all
+        if is_ndjson(call.headers):
+            check_plain(call.headers)
+            self._streams.check_place(call.caller)
+            return _LineReply(self)
+        told: Sequence[dict[str, Json]] = call.read(BatchRequest)["intents"]
         await self._quotas.charge_more(call.caller, len(told) - 1)
-        items = []
+        results: list[dict[str, Json]] = []
         for start in range(0, len(told), _AT_ONCE):
             page = [await self._read(call, one) for one in told[start : start + _AT_ONCE]]
             await self._accept(page)
-            items += page
-        return Reply(200, orjson.dumps({"results": [self._shown(item) for item in items]}))
+            results += map(self._shown, page)
+        return Reply(200, orjson.dumps({"results": results}))
 
-    async def _read(self, call: Call, told: dict[str, Json]) -> _Item:
+    # -- lines
+
+    async def answer_lines(self, call: Call, send: Callable[[bytes], Awaitable[None]]) -> None:
+        """Page by page: what arrived is accepted and answered, and only then is more of it read."""
+        settings, stopping = self._settings, self._intents.stopping
+        lines = Lines(call.receive, stopping, settings.max_body_bytes, settings.body_timeout_s, _AT_ONCE)
+        credit = 1  # the request itself was counted
+        try:
+            async for page in lines.pages():
+                waiting = page
+                while waiting:
+                    if stopping.is_set():
+                        await send(_ended(waiting[0][0], Unavailable("the server stops; send the rest again")))
+                        return
+                    credit, refusal = await self._pay(call, len(waiting), credit)
+                    most = credit or len(waiting)
+                    now, waiting = waiting[:most], waiting[most:]
+                    if credit:
+                        items = [await self._read_line(call, told) for _, told in now]
+                        await self._accept(items)
+                        credit -= len(now)
+                    else:
+                        items = [_Item(result=refusal) for _ in now]
+                    shown = ({"line": n, **self._shown(item)} for (n, _), item in zip(now, items, strict=True))
+                    await send(b"".join([orjson.dumps(one) + b"\n" for one in shown]))
+        except (TooSlow, Unavailable) as error:
+            await send(_ended(lines.next, error))
+
+    async def _pay(self, call: Call, count: int, credit: int) -> tuple[int, TxManagerError | None]:
+        """How many of `count` lines the token's rate lets go on now, and why no more where that is none."""
+        if credit >= count:
+            return credit, None
+        try:
+            return credit + await self._quotas.pace(call.caller, count - credit), None
+        except TxManagerError as error:
+            return credit, error
+
+    async def _read_line(self, call: Call, line: bytes | TooLarge) -> _Item:
+        if isinstance(line, TooLarge):
+            return _Item(result=line)
+        try:
+            return await self._read(call, bodies.read_object(line), len(line))
+        except TxManagerError as error:
+            return _Item(result=error)
+
+    # -- items
+
+    async def _read(self, call: Call, told: dict[str, Json], size: int | None = None) -> _Item:
         """Everything that a single request checks before it is accepted; what is wrong is this item's alone."""
         item = _Item()
         try:
@@ -112,7 +184,7 @@ class Batches:
                 return item
             if asked.own_account:
                 await self._audit.note(call, call.scope["path"], "operate")
-            item.share = await self._intents.share(call, asked.intent.id, len(orjson.dumps(told)))
+            item.share = await self._intents.share(call, asked.intent.id, size or len(orjson.dumps(told)))
             if asked.own_key is not None:
                 alias = self._manager.alias(asked.own_key, asked.intent.fingerprint, asked.intent.id)
                 await self._intents.within(alias)
@@ -159,6 +231,33 @@ class Batches:
         if (seconds := retry_after(error)) is not None:
             body["retry_after_s"] = seconds
         return {"result": "refused", "status": status, "problem": body}
+
+
+@dataclass(slots=True)
+class _LineReply:
+    """Answers while it reads. It begins with the first answer, so that a request that never begins gets an error."""
+
+    _batches: Batches
+    _began: bool = False
+    status: int = 200
+
+    async def send(self, call: Call | None, send: Send) -> None:
+        assert call is not None
+
+        async def lines(body: bytes, *, more: bool = True) -> None:
+            if not self._began:
+                self._began = True
+                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+        with self._batches._streams.place(call.caller):
+            await self._batches.answer_lines(call, lines)
+            await lines(b"", more=False)
+
+
+def _ended(line: int, error: TxManagerError) -> bytes:
+    status, body = problem(error)
+    return orjson.dumps({"line": line, "result": "ended", "status": status, "problem": body}) + b"\n"
 
 
 def _no_key() -> None:

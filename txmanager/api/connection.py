@@ -123,10 +123,14 @@ class Connection(HttpToolsProtocol):
             self.drop(Idle.STALLED.value)
         elif self.arriving_since is not None and not self.transport.is_closing():
             limit = self.settings.header_timeout_s + (0 if self._in_head else self.settings.body_timeout_s)
+            if now - self.arriving_since <= limit:
+                return
             # a handler that reads no more (the answer is under way) is not the client's fault
-            if now - self.arriving_since > limit and (self.cycle is None or not self.cycle.response_started):
+            if self.cycle is None or not self.cycle.response_started:
                 self.places.dropped(self, "too_slow")
                 self.end(TooSlow(f"the request did not arrive within {limit:g} s"))
+            elif self.cycle.response_complete:
+                self.drop("too_slow")  # its answer was the last one
 
     def _stalled(self, now: float) -> bool:
         """Also of a connection that is closing: it does so only when its last bytes are read."""

@@ -53,8 +53,9 @@ def build_document(operations: Sequence[Operation], kinds: Mapping[str, Kind]) -
 
 
 def _schemas(operations: Sequence[Operation], kinds: Mapping[str, Kind]) -> Schema:
-    used = [one.request for one in operations]
-    used += [shape for one in operations for success in one.successes for shape in (success.shape, success.or_shape)]
+    used = [shape for one in operations for shape in (one.request, one.lines)]
+    for success in (success for one in operations for success in one.successes):
+        used += [success.shape, success.or_shape, success.lines]
     models: set[type[BaseModel]] = {shape for shape in used if isinstance(shape, type)}
     models |= {Problem, Envelope, EventView, LookView}
     wanted: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in models]
@@ -74,6 +75,8 @@ def _described(operation: Operation) -> Schema:
         described["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
     if operation.request is not None:
         content = {"application/json": {"schema": _ref(operation.request)}}
+        if operation.lines is not None:
+            content["application/x-ndjson"] = {"schema": _ref(operation.lines)}
         described["requestBody"] = {"required": not operation.body_optional, "content": content}
     answers = {str(success.status): _success(success) for success in operation.successes}
     server = {"$ref": f"#/components/responses/{_SERVER}"}
@@ -102,6 +105,8 @@ def _success(success: Success) -> Schema:
         if success.or_shape is not None:
             schema = {"anyOf": [schema, _ref(success.or_shape)]}
         described["content"] = {"application/json": {"schema": schema}}
+        if success.lines is not None:
+            described["content"]["application/x-ndjson"] = {"schema": _ref(success.lines)}
     elif success.content is not None:
         described["content"] = success.content
     if success.headers is not None:

@@ -41,6 +41,8 @@ class Success:
     """Another one that the same status may have."""
     content: Mapping[str, Any] | None = None
     headers: Mapping[str, Any] | None = None
+    lines: Shape | None = None
+    """Of each line, where the request came as lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +61,5 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     request: Shape | None = None
     body_optional: bool = False
+    lines: Shape | None = None
+    """Of each line of a body that may also come as lines of JSON; its handler then reads it."""

@@ -25,6 +25,8 @@ _KEEP_S = 1.0
 """A slice that was not used by then is given up, or an idle process would save up a second burst."""
 _FRESH_S, _EASY_S = 1.0, 5.0
 """How old a sum may be: above half of a limit, and below."""
+_PACE_MS = 10_000
+"""How long a line of a stream waits for its token's rate at most."""
 
 
 class Meter:
@@ -105,10 +107,17 @@ class Backlog:
 
 
 class TokenQuotas:
-    def __init__(self, quotas: Quotas, timeout_s: float, now: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        quotas: Quotas,
+        timeout_s: float,
+        now: Callable[[], float] = monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._quotas = quotas
         self._timeout_s = timeout_s
         self._now = now
+        self._pause = pause
         self._meters: dict[str, Meter] = {}
         self._backlogs: dict[str, Backlog] = {}
 
@@ -123,10 +132,7 @@ class TokenQuotas:
             meter = Meter(self._quotas, caller.name, limits.per_second, burst, self._now)
             self._meters[caller.name] = meter
         if wait_s := await self._within(meter.take()):
-            raise QuotaUsed(
-                f"token {caller.name!r} is over its quota of {limits.per_second:g} requests per second",
-                retry_after_s=max(1, math.ceil(wait_s)),
-            )
+            raise _over(caller, wait_s)
 
     async def charge_more(self, caller: Caller, count: int) -> None:
         """The other requests that one request stands for. What was granted of too few is used up."""
@@ -140,10 +146,21 @@ class TokenQuotas:
             )
         drawn = await self._within(self._quotas.draw(caller.name, limits.per_second, burst, count))
         if drawn.granted < count:
-            raise QuotaUsed(
-                f"token {caller.name!r} is over its quota of {limits.per_second:g} requests per second",
-                retry_after_s=max(1, math.ceil((count - drawn.granted) / limits.per_second)),
-            )
+            raise _over(caller, (count - drawn.granted) / limits.per_second)
+
+    async def pace(self, caller: Caller, count: int) -> int:
+        """How many of `count` items may go on now: waits a while for one at least, then raises `QuotaUsed`."""
+        limits = caller.limits
+        if limits.per_second is None:
+            return count
+        burst = max(1, math.ceil(limits.burst or limits.per_second))
+        while True:
+            drawn = await self._within(self._quotas.draw(caller.name, limits.per_second, burst, min(count, burst)))
+            if drawn.granted:
+                return drawn.granted
+            if drawn.wait_ms > _PACE_MS:
+                raise _over(caller, drawn.wait_ms / 1000)
+            await self._pause(drawn.wait_ms / 1000)
 
     async def admit(self, caller: Caller, size: int, known: Callable[[], Awaitable[bool]]) -> Share | None:
         """Who pays for an intent whose request has `size` bytes, or `NoRoom`. What is `known` is answered anyway."""
@@ -174,3 +191,10 @@ class TokenQuotas:
                 return await work
         except TimeoutError:
             raise Unavailable(f"the ledger did not answer within {self._timeout_s:g} s; nothing was accepted") from None
+
+
+def _over(caller: Caller, wait_s: float) -> QuotaUsed:
+    return QuotaUsed(
+        f"token {caller.name!r} is over its quota of {caller.limits.per_second:g} requests per second",
+        retry_after_s=max(1, math.ceil(wait_s)),
+    )

@@ -11,6 +11,7 @@ from txmanager.api.auth import Caller, Right
 from txmanager.api.bodies import Receive
 from txmanager.api.call import Asgi, Audit, Call, Handler, Reply, problem_reply
 from txmanager.api.metrics import ApiMetrics
+from txmanager.api.ndjson import is_ndjson
 from txmanager.api.operation import Errors, Operation, Parameter, Shape, Success
 from txmanager.api.problems import Forbidden, Malformed, NotJson, QuotaUsed, TooLarge, TooSlow, Unauthorized
 from txmanager.core.errors import InvalidInput, MemoryFull, TxManagerError, Unavailable, Unconfirmed
@@ -63,7 +64,7 @@ class Rest:
         return call
 
     async def _body(self, operation: Operation, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        if operation.method != "POST":
+        if operation.method != "POST" or (operation.lines is not None and is_ndjson(headers)):
             return b""
         return await bodies.read_body(headers, receive, self.settings.max_body_bytes, self.settings.body_timeout_s)
 
@@ -100,7 +101,10 @@ def row(
     parameters: tuple[Parameter, ...] = (),
     request: Shape | None = None,
     body_optional: bool = False,
+    lines: Shape | None = None,
 ) -> Operation:
     """An operation of this surface; `errors` are its handler's own."""
     errors |= admission_errors(method, right, request)
-    return Operation(method, path, id, summary, right, handler, successes, errors, parameters, request, body_optional)
+    return Operation(
+        method, path, id, summary, right, handler, successes, errors, parameters, request, body_optional, lines
+    )

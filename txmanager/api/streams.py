@@ -10,13 +10,14 @@ import asyncio
 import base64
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 import orjson
 import structlog
 
+from txmanager.api.auth import Caller
 from txmanager.api.call import Answering, Call, Reply, Send
 from txmanager.api.intents import Intents
 from txmanager.api.metrics import ApiMetrics
@@ -77,12 +78,27 @@ class Streams:
         return self.open(call, self._pool_events(pool, None if everybody else call.tenant, places))
 
     def open(self, call: Call, chunks: Chunks) -> Stream:
-        """A place among the streams, or `TooManyStreams`."""
-        if self._of_token[call.caller.name] >= self._most_per_token:
-            raise TooManyStreams(f"token {call.caller.name!r} has all its {self._most_per_token} event streams open")
-        if self._open >= self._most:
-            raise TooManyStreams(f"all {self._most} places for event streams are taken")
+        self.check_place(call.caller)
         return Stream(self, chunks)
+
+    def check_place(self, caller: Caller) -> None:
+        """`TooManyStreams` where there is no place for another one."""
+        if self._of_token[caller.name] >= self._most_per_token:
+            raise TooManyStreams(f"token {caller.name!r} has all its {self._most_per_token} streams open")
+        if self._open >= self._most:
+            raise TooManyStreams(f"all {self._most} places for streams are taken")
+
+    @contextmanager
+    def place(self, caller: Caller) -> Iterator[None]:
+        self._open += 1
+        self._of_token[caller.name] += 1
+        self._metrics.streams.inc()
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self._of_token[caller.name] -= 1
+            self._metrics.streams.dec()
 
     async def _intent_events(self, record: Record, after: Place | None) -> Chunks:
         async with self._hub.intent(record.lane, record.id) as follower:
@@ -144,10 +160,11 @@ class Stream:
 
     async def send(self, call: Call | None, send: Send) -> None:
         assert call is not None
+        with self._streams.place(call.caller):
+            await self._send_until_ended(call, send)
+
+    async def _send_until_ended(self, call: Call, send: Send) -> None:
         streams = self._streams
-        streams._open += 1
-        streams._of_token[call.caller.name] += 1
-        streams._metrics.streams.inc()
         ends = [asyncio.ensure_future(call.disconnected()), asyncio.ensure_future(streams._stopping.wait())]
         sending = asyncio.ensure_future(self._send(send))
         try:
@@ -164,9 +181,6 @@ class Stream:
             for task in (sending, *ends):
                 task.cancel()
             await asyncio.gather(sending, *ends, return_exceptions=True)
-            streams._open -= 1
-            streams._of_token[call.caller.name] -= 1
-            streams._metrics.streams.dec()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from txmanager.api.audit import AuditList, Auditor
-from txmanager.api.batches import Batches, BatchRequest, BatchView
+from txmanager.api.batches import Batches, BatchItem, BatchLine, BatchRequest, BatchView
 from txmanager.api.budgets import BudgetList, BudgetRoutes
 from txmanager.api.dry_runs import DryRunView
 from txmanager.api.health import Alive, Health, Readiness
@@ -282,8 +282,9 @@ def _usage(usage: UsageRoutes) -> Operation:
 def _batches(batches: Batches) -> Operation:
     return row(
         "POST", "/v1/batches", "submitBatch", "Submit many intents", "submit", batches.submit,
-        Success("One result for each intent, in their order.", BatchView),
-        errors=LEDGER | {InvalidInput, QuotaUsed}, parameters=(_TENANT,), request=BatchRequest,
+        Success("One result for each intent, in their order.", BatchView, lines=BatchLine),
+        errors=LEDGER | {InvalidInput, QuotaUsed, TooManyStreams}, parameters=(_TENANT,), request=BatchRequest,
+        lines=BatchItem,
     )  # fmt: skip
 
 

@@ -48,6 +48,57 @@ export interface components {
             /** @description The error's code if the call was refused before it acted; else empty. */
             refused: string;
         };
+        /** @description One intent, as `POST /v1/intents` takes it, with its key. */
+        BatchItem: {
+            /**
+             * @description May be left out where the token or the configuration knows only one.
+             * @default null
+             */
+            pool?: string | null;
+            /**
+             * @description Intents with the same one share a lane, and so keep their order.
+             * @default null
+             */
+            partition_key?: string | null;
+            /**
+             * @description Fail instead of signing when it waited longer than this.
+             * @default null
+             */
+            max_age_s?: number | null;
+            /**
+             * @description Whose budget it is charged to beside the token's and the pool's: one of your users or apps.
+             * @default null
+             */
+            budget_key?: string | null;
+            /** @description Yours; comes back in the record. At most 4096 bytes of JSON. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @example near.transfer */
+            kind: string;
+            payload: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description May be left out where the payload implies it.
+             * @default null
+             */
+            idempotency_key?: string | null;
+        };
+        /** @description The answer to one line, as `BatchResult`. `ended` is the last one: its line and those after it were not read. */
+        BatchLine: {
+            /** @description Its number in the request, from 1. */
+            line: number;
+            /** @enum {string} */
+            result: "accepted" | "replayed" | "refused" | "ended";
+            status: number;
+            /** @default null */
+            record?: components["schemas"]["RecordView"] | null;
+            /** @default null */
+            problem?: {
+                [key: string]: unknown;
+            } | null;
+        };
         BatchRequest: {
             /** @description Each as `BatchItem`. */
             intents: {
