@@ -53,9 +53,9 @@ def build_document(operations: Sequence[Operation], kinds: Mapping[str, Kind]) -
 
 
 def _schemas(operations: Sequence[Operation], kinds: Mapping[str, Kind]) -> Schema:
-    used = [shape for one in operations for shape in (one.request, one.lines)]
-    for success in (success for one in operations for success in one.successes):
-        used += [success.shape, success.or_shape, success.lines]
+    used = [one.request for one in operations]
+    used += [shape for one in operations if one.lines is not None for shape in one.lines]
+    used += [shape for one in operations for success in one.successes for shape in (success.shape, success.or_shape)]
     models: set[type[BaseModel]] = {shape for shape in used if isinstance(shape, type)}
     models |= {Problem, Envelope, EventView, LookView}
     wanted: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in models]
@@ -71,12 +71,15 @@ def _described(operation: Operation) -> Schema:
         described["security"] = []
     else:
         described["description"] = _SCOPES[operation.right]
+    if operation.lines is not None:  # a schema describes a whole body, and these have no end
+        given, answered = (shape if isinstance(shape, str) else shape.__name__ for shape in operation.lines)
+        described["description"] += (
+            f" As `application/x-ndjson`: a `{given}` per line, a `{answered}` for each."
+        )
     if operation.parameters:
         described["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
     if operation.request is not None:
         content = {"application/json": {"schema": _ref(operation.request)}}
-        if operation.lines is not None:
-            content["application/x-ndjson"] = {"schema": _ref(operation.lines)}
         described["requestBody"] = {"required": not operation.body_optional, "content": content}
     answers = {str(success.status): _success(success) for success in operation.successes}
     server = {"$ref": f"#/components/responses/{_SERVER}"}
@@ -105,8 +108,6 @@ def _success(success: Success) -> Schema:
         if success.or_shape is not None:
             schema = {"anyOf": [schema, _ref(success.or_shape)]}
         described["content"] = {"application/json": {"schema": schema}}
-        if success.lines is not None:
-            described["content"]["application/x-ndjson"] = {"schema": _ref(success.lines)}
     elif success.content is not None:
         described["content"] = success.content
     if success.headers is not None:

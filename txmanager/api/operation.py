@@ -41,8 +41,6 @@ class Success:
     """Another one that the same status may have."""
     content: Mapping[str, Any] | None = None
     headers: Mapping[str, Any] | None = None
-    lines: Shape | None = None
-    """Of each line, where the request came as lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +59,5 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     request: Shape | None = None
     body_optional: bool = False
-    lines: Shape | None = None
-    """Of each line of a body that may also come as lines of JSON; its handler then reads it."""
+    lines: tuple[Shape, Shape] | None = None
+    """Of each line and of its answer, where the body may also come as lines of JSON; its handler then reads it."""

@@ -101,7 +101,7 @@ def row(
     parameters: tuple[Parameter, ...] = (),
     request: Shape | None = None,
     body_optional: bool = False,
-    lines: Shape | None = None,
+    lines: tuple[Shape, Shape] | None = None,
 ) -> Operation:
     """An operation of this surface; `errors` are its handler's own."""
     errors |= admission_errors(method, right, request)

@@ -282,9 +282,9 @@ def _usage(usage: UsageRoutes) -> Operation:
 def _batches(batches: Batches) -> Operation:
     return row(
         "POST", "/v1/batches", "submitBatch", "Submit many intents", "submit", batches.submit,
-        Success("One result for each intent, in their order.", BatchView, lines=BatchLine),
+        Success("One result for each intent, in their order.", BatchView),
         errors=LEDGER | {InvalidInput, QuotaUsed, TooManyStreams}, parameters=(_TENANT,), request=BatchRequest,
-        lines=BatchItem,
+        lines=(BatchItem, BatchLine),
     )  # fmt: skip
 
 
