@@ -18,5 +18,8 @@ PROMISES = {
     "execute": "execute answers hash and outcome, the same for ever; a failure names the record",
     "recover": "a recovery is tried once per account and message",
     "create_account": "an account is created once, whoever asks again",
+    "many": "a thousand intents over a network that loses every third answer: each has one answer and one effect",
+    "batch": "a batch answers each intent by itself; the same batch replays what was accepted",
+    "paced": "a token's rate slows many intents down; none is refused",
     "silent_about_secrets": "no error and no printed client shows the token",
 }

@@ -301,6 +301,55 @@ async def create_account(world: World) -> None:
 
 
 @keeps
+async def many(world: World) -> None:
+    gain = await Gain(world).start()
+    wanted = [
+        {"kind": "near.transfer", "payload": transfer(1, gain.account), "idempotency_key": new_key()}
+        for _ in range(1_000)
+    ]
+    async with client(world, "leaky") as leaky:
+        results = [result async for result in leaky.submit_many(wanted)]
+        assert sorted(result.index for result in results) == list(range(1_000))
+        assert {result.result for result in results} == {"accepted", "replayed"}, "some answers were lost"
+        records = [result.record for result in results if result.record is not None]
+        assert {record.idempotency_key for record in records} == {one["idempotency_key"] for one in wanted}
+        last = {record.lane: record.idempotency_key for record in records}
+        for key in last.values():
+            await leaky.wait(key, timeout_s=120)
+    async with client(world) as direct:
+        for one in wanted[::97]:
+            await direct.wait(str(one["idempotency_key"]), timeout_s=60)
+        again = await direct.submit_batch(wanted)
+        for record in [one.record for one in again if one.record is not None and not one.record.done]:
+            await direct.wait(record.idempotency_key, timeout_s=120)
+    assert await gain.total() == 1_000
+
+
+@keeps
+async def batch(world: World) -> None:
+    wanted = [
+        {"kind": "near.transfer", "payload": transfer(), "idempotency_key": new_key()},
+        {"kind": "near.transfer", "payload": transfer(-1), "idempotency_key": new_key()},
+        {"kind": "near.transfer", "payload": transfer()},
+    ]
+    async with client(world) as direct:
+        first, again = await direct.submit_batch(wanted), await direct.submit_batch(wanted)
+        assert [one.result for one in first] == ["accepted", "refused", "accepted"]
+        assert isinstance(first[1].error, InvalidRequest)
+        assert [one.result for one in again] == ["replayed", "refused", "accepted"], "a made-up key is new each time"
+        with pytest.raises(InvalidRequest):
+            await direct.submit_batch([])
+
+
+@keeps
+async def paced(world: World) -> None:
+    wanted = [{"kind": "near.transfer", "payload": transfer(), "idempotency_key": new_key()} for _ in range(4)]
+    async with client(world, by="slow") as slow:  # two at once, then one every two seconds
+        results = [result async for result in slow.submit_many(wanted)]
+    assert [(one.index, one.result) for one in results] == [(n, "accepted") for n in range(4)]
+
+
+@keeps
 async def silent_about_secrets(world: World) -> None:
     secret = "token-nobody-knows"
     async with AsyncClient(world.stage.url, token=secret, pool="main", retry_for_s=0.2) as stranger:

@@ -21,7 +21,7 @@ from txmanager.client.errors import (
     StillWaiting,
     Unreachable,
 )
-from txmanager.client.models import Attempt, Event, Execution, Lane, Record
+from txmanager.client.models import Attempt, BatchResult, Event, Execution, Lane, Record
 from txmanager.client.nonce_calls import Fees, NonceHealth, Number, Tracking
 from txmanager.client.webhooks import verify_webhook
 
@@ -29,6 +29,7 @@ __all__ = [
     "AsyncClient",
     "Attempt",
     "BadAnswer",
+    "BatchResult",
     "Client",
     "ClientError",
     "Event",

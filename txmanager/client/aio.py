@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from txmanager.client.batches import BatchCalls, apages
 from txmanager.client.calls import Calls
 from txmanager.client.effects import Call, Effect, Open, Pause, Read, Send, Stream
 from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
-from txmanager.client.models import Event
+from txmanager.client.models import BatchResult, Event
 from txmanager.client.nonce_calls import NonceCalls, Tracking
 from txmanager.client.reserving import AsyncReservation, Signed, ain_turn, areserved, asend_signed
 
@@ -59,6 +60,7 @@ class AsyncClient:
         self._idle: list[Connection] = []
 
     submit = carried_out(Calls.submit)
+    submit_batch = carried_out(BatchCalls.submit_batch)
     create_account = carried_out(Calls.create_account)
     relay = carried_out(Calls.relay)
     recover = carried_out(Calls.recover)
@@ -81,6 +83,17 @@ class AsyncClient:
     nonce_health = carried_out(NonceCalls.nonce_health)
     follow = followed(Calls.follow)
     follow_pool = followed(Calls.follow_pool)
+
+    async def submit_many(
+        self,
+        intents: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        *,
+        pool: str | None = None,
+    ) -> AsyncIterator[BatchResult]:
+        """Submit any number of intents, as `submit_batch` takes them, page by page: one result each, as they come."""
+        async for page in apages(intents, pool or self._calls.pool):
+            async for result in self._follow(self._calls.submit_page(page)):
+                yield result
 
     # -- numbers of addresses whose key is the caller's
 
@@ -180,7 +193,7 @@ class AsyncClient:
         if connection is not None:
             connection[1].transport.abort()
 
-    async def _follow(self, stream: Stream) -> AsyncIterator[Event]:
+    async def _follow(self, stream: Stream) -> AsyncIterator[Any]:
         connection: Connection | None = None
         reader = ReplyReader()
         answer: Any = None
@@ -210,7 +223,7 @@ class AsyncClient:
                                 answer = await self._more(connection, reader)
                         case Pause(seconds):
                             await asyncio.sleep(seconds)
-                        case Event():
+                        case Event() | BatchResult():
                             yield effect
                 except TransportFailed as failed:
                     answer = failed

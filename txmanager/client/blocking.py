@@ -5,16 +5,17 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from txmanager.client.batches import BatchCalls, pages
 from txmanager.client.calls import Calls
 from txmanager.client.effects import Call, Effect, Open, Pause, Read, Send, Stream
 from txmanager.client.http import Address, Reply, ReplyReader, Request, TransportFailed
-from txmanager.client.models import Event
+from txmanager.client.models import BatchResult, Event
 from txmanager.client.nonce_calls import NonceCalls, Tracking
 from txmanager.client.reserving import Reservation, Signed, in_turn, reserved, send_signed
 
@@ -57,6 +58,7 @@ class Client:
         self._lock = threading.Lock()
 
     submit = carried_out(Calls.submit)
+    submit_batch = carried_out(BatchCalls.submit_batch)
     create_account = carried_out(Calls.create_account)
     relay = carried_out(Calls.relay)
     recover = carried_out(Calls.recover)
@@ -79,6 +81,11 @@ class Client:
     nonce_health = carried_out(NonceCalls.nonce_health)
     follow = followed(Calls.follow)
     follow_pool = followed(Calls.follow_pool)
+
+    def submit_many(self, intents: Iterable[Mapping[str, Any]], *, pool: str | None = None) -> Iterator[BatchResult]:
+        """Submit any number of intents, as `submit_batch` takes them, page by page: one result each, as they come."""
+        for page in pages(intents, pool or self._calls.pool):
+            yield from self._follow(self._calls.submit_page(page))
 
     # -- numbers of addresses whose key is the caller's
 
@@ -176,7 +183,7 @@ class Client:
                 return
         connection.close()
 
-    def _follow(self, stream: Stream) -> Iterator[Event]:
+    def _follow(self, stream: Stream) -> Iterator[Any]:
         connection: socket.socket | None = None
         reader = ReplyReader()
         answer: Any = None
@@ -199,7 +206,7 @@ class Client:
                             answer = self._more(connection, reader, timeout_s)
                         case Pause(seconds):
                             time.sleep(seconds)
-                        case Event():
+                        case Event() | BatchResult():
                             yield effect
                 except TransportFailed as failed:
                     answer = failed

@@ -23,16 +23,16 @@ from txmanager.client.errors import IntentFailed, StillWaiting, Unreachable, ref
 from txmanager.client.http import Reply, Request, TransportFailed
 from txmanager.client.models import Execution, IntentPage, Lane, Record
 
-_AGAIN = (408, 429, 502, 503, 504)
+AGAIN = (408, 429, 502, 503, 504)
 _LONGEST_WAIT_S = 30.0
-_DERIVED = ("near.create_account", "near.recovery", "near.delegate")
+DERIVED = ("near.create_account", "near.recovery", "near.delegate")
 
 
 class Calls:
     """`retry_for_s` bounds how long a call is repeated; `timeout_s` how long one try may take beyond its wait."""
 
     def __init__(self, *, pool: str | None = None, retry_for_s: float = 30.0, timeout_s: float = 10.0) -> None:
-        self._pool = pool
+        self.pool = pool
         self._retry_for_s = retry_for_s
         self._timeout_s = timeout_s
         self._rng = random.Random()
@@ -53,10 +53,10 @@ class Calls:
     ) -> Call[Record]:
         """Submit an intent; the record says where it stands. Without a key, and where the payload implies none, this
         call makes one up: pass your own to make a retry after a restart of *your* process safe, too."""
-        if key is None and kind not in _DERIVED:
+        if key is None and kind not in DERIVED:
             key = str(uuid.uuid4())
         told: dict[str, Any] = {"kind": kind, "payload": payload}
-        more = {"pool": pool or self._pool, "partition_key": partition_key, "max_age_s": max_age_s}
+        more = {"pool": pool or self.pool, "partition_key": partition_key, "max_age_s": max_age_s}
         told |= {name: value for name, value in more.items() if value is not None}
         if metadata:
             told["metadata"] = metadata
@@ -238,7 +238,7 @@ class Calls:
                 if reply.status == 204:
                     return
                 if reply.status != 200:
-                    if reply.status not in _AGAIN:
+                    if reply.status not in AGAIN:
                         raise refusal(reply.status, read_problem(reply))
                     raise TransportFailed(f"answered {reply.status}")
                 failing_since, tries, buffer = None, 0, b""
@@ -264,7 +264,7 @@ class Calls:
     # -- one exchange, repeated
 
     def _in_pool(self, pool: str | None) -> dict[str, Any]:
-        named = pool or self._pool
+        named = pool or self.pool
         return {"pool": named} if named is not None else {}
 
     def _exchange(
@@ -302,7 +302,7 @@ class Calls:
                     return reply
                 told = reply.headers.get("retry-after", "")
                 pause_s = max(pause_s, float(told)) if told.isdigit() else pause_s
-                if reply.status not in _AGAIN or monotonic() + pause_s > until:
+                if reply.status not in AGAIN or monotonic() + pause_s > until:
                     raise refusal(reply.status, read_problem(reply))
             yield Pause(pause_s)
 

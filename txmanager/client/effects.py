@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from txmanager.client.http import Request
-from txmanager.client.models import Event
+from txmanager.client.models import BatchResult, Event
 
 T = TypeVar("T")
 
@@ -39,6 +39,6 @@ class Pause:
 
 
 Effect = Send | Pause
-StreamEffect = Open | Read | Pause | Event
+StreamEffect = Open | Read | Pause | Event | BatchResult
 Call = Generator[Effect, Any, T]
 Stream = Generator[StreamEffect, Any, None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from txmanager.client.errors import BadAnswer
+from txmanager.client.errors import BadAnswer, Refused
 from txmanager.core.states import LaneState, Status
 
 
@@ -43,6 +43,9 @@ class Record:
     life: str | None = None
     """Names this use of the key, for ever. In lists; and so are tenant and payload."""
     payload: Mapping[str, Any] | None = None
+    charge: int | None = None
+    """What budgets hold for it at most, and what it cost in the end: in the chain's smallest unit."""
+    cost: int | None = None
 
     @property
     def final(self) -> bool:
@@ -97,6 +100,17 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What became of one intent of many: a record, or the error that a call of its own would have raised."""
+
+    index: int
+    """Its place among those that were given, from 0."""
+    result: Literal["accepted", "replayed", "refused"]
+    record: Record | None
+    error: Refused | None
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     lane: str
     pool: str
@@ -119,7 +133,9 @@ def record(told: Any, replayed: bool = False) -> Record:
         attempts = tuple(
             Attempt(**{**a, "signed_at": datetime.fromisoformat(a["signed_at"])}) for a in told["attempts"]
         )
-        return Record(**{**_dated(told, "created_at", "updated_at"), "attempts": attempts, "replayed": replayed})
+        money = {name: int(told[name]) for name in ("charge", "cost") if told.get(name) is not None}
+        dated = _dated(told, "created_at", "updated_at")
+        return Record(**{**dated, **money, "attempts": attempts, "replayed": replayed})
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no record: {error}") from None
 

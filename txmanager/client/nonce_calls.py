@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from txmanager.client.answers import read_json
-from txmanager.client.calls import Calls
+from txmanager.client.batches import BatchCalls
 from txmanager.client.effects import Call
 from txmanager.client.errors import BadAnswer
 from txmanager.client.http import Reply
@@ -71,7 +71,7 @@ class NonceHealth:
     state: str
 
 
-class NonceCalls(Calls):
+class NonceCalls(BatchCalls):
     def reserve_nonce(
         self, address: str, network_id: str | int, *, reservation: str | None = None, ttl_s: int | None = None
     ) -> Call[Number]:

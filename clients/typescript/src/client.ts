@@ -24,7 +24,7 @@ import type {
 
 /** The longest one request waits; longer waits are several requests. */
 const LONGEST_WAIT_S = 30;
-const DERIVED: ReadonlySet<Kind> = new Set<Kind>(['near.create_account', 'near.recovery', 'near.delegate']);
+export const DERIVED: ReadonlySet<Kind> = new Set<Kind>(['near.create_account', 'near.recovery', 'near.delegate']);
 
 export interface TxManagerOptions {
     /** Where the API is, such as `http://127.0.0.1:8080`. Either this or `binding`. */
@@ -40,6 +40,12 @@ export interface TxManagerOptions {
     readonly timeoutMs?: number | undefined;
     /** Another `fetch` than the runtime's. */
     readonly fetch?: Fetch | undefined;
+}
+
+export interface Reach {
+    readonly transport: Transport;
+    readonly patience: Patience;
+    readonly pool: string | undefined;
 }
 
 /**
@@ -270,6 +276,11 @@ export class TxManager {
     followPool(pool: string, options: FollowOptions = {}): AsyncGenerator<IntentEvent, void, void> {
         const path = `/v1/pools/${encodeURIComponent(pool)}/events`;
         return follow(this.#transport, { path, lastId: options.lastId, ends: false }, this.#patience(options));
+    }
+
+    /** What `submitBatch` and `submitMany` send with. @internal */
+    reach(options: CallOptions): Reach {
+        return { transport: this.#transport, patience: this.#patience(options, LONGEST_WAIT_S), pool: options.pool ?? this.#pool };
     }
 
     async #exchange(request: Outgoing, options: CallOptions, waitS = 0): Promise<Answer> {

@@ -5,7 +5,7 @@ import { backoffMs, type Patience } from './exchange.js';
 import { decode } from './json.js';
 import { isFinal, readEvent } from './records.js';
 import { isWorthRetrying, refusal, retryAfterS } from './refusal.js';
-import type { Transport } from './transport.js';
+import type { Outgoing, Transport } from './transport.js';
 import type { IntentEvent } from './types.js';
 
 /** The API sends a comment every 15 s; a stream that is silent longer than this is dead. */
@@ -27,7 +27,9 @@ export async function* follow(transport: Transport, following: Following, patien
     for (let tries = 1; ; tries += 1) {
         let pauseMs = backoffMs(tries);
         try {
-            const reply = await open(transport, following.path, lastId, patience);
+            const resumed = lastId === undefined ? {} : { 'last-event-id': lastId };
+            const headers = { accept: 'text/event-stream', ...resumed };
+            const reply = await open(transport, { method: 'GET', path: following.path, headers }, patience);
             if (reply.status === 204) return;
             if (reply.status !== 200) {
                 const seconds = retryAfterS(reply.headers.get('retry-after'));
@@ -36,7 +38,8 @@ export async function* follow(transport: Transport, following: Following, patien
             }
             failingSince = undefined;
             tries = 0;
-            for await (const { id, data } of blocks(reply, signal)) {
+            for await (const block of pieces(reply, '\n\n', signal)) {
+                const { id, data } = parse(block);
                 lastId = id ?? lastId;
                 if (data === undefined) continue;
                 const event = readEvent(decode(data));
@@ -57,15 +60,12 @@ export async function* follow(transport: Transport, following: Following, patien
     }
 }
 
-async function open(transport: Transport, path: string, lastId: string | undefined, patience: Patience): Promise<Response> {
-    const resumed = lastId === undefined ? {} : { 'last-event-id': lastId };
+/** The answer's head; its body is read under a limit of its own. */
+export async function open(transport: Transport, request: Outgoing, patience: Patience): Promise<Response> {
     const limit = new Limit(patience.timeoutMs, patience.signal);
-    const headers = { accept: 'text/event-stream', ...resumed };
-    const opening = transport.send({ method: 'GET', path, headers }, limit.signal);
     try {
-        return await opening;
+        return await transport.send(request, limit.signal);
     } finally {
-        // The limit is for the answer's head only: the stream itself is read under a limit of its own.
         limit.end();
     }
 }
@@ -75,7 +75,8 @@ interface Block {
     readonly data: string | undefined;
 }
 
-async function* blocks(reply: Response, signal: AbortSignal | undefined): AsyncGenerator<Block, void, void> {
+/** What arrives, cut at each separator. */
+export async function* pieces(reply: Response, separator: string, signal: AbortSignal | undefined): AsyncGenerator<string, void, void> {
     if (reply.body === null) return;
     const reader = reply.body.getReader();
     const decoder = new TextDecoder();
@@ -84,9 +85,9 @@ async function* blocks(reply: Response, signal: AbortSignal | undefined): AsyncG
         for (;;) {
             const chunk = await within(reader.read(), signal);
             if (chunk.done) return;
-            const whole = (buffer + decoder.decode(chunk.value, { stream: true })).split('\n\n');
+            const whole = (buffer + decoder.decode(chunk.value, { stream: true })).split(separator);
             buffer = whole.pop() ?? '';
-            for (const block of whole) yield parse(block);
+            yield* whole;
         }
     } finally {
         // Closes the connection, also when the caller leaves its loop early.
@@ -121,7 +122,7 @@ async function within<T>(reading: Promise<T>, signal: AbortSignal | undefined): 
 }
 
 /** Whether taking the stream up again may help. */
-function isLost(error: unknown): boolean {
+export function isLost(error: unknown): boolean {
     if (!(error instanceof TxManagerError)) return true;
     return error.status !== undefined && isWorthRetrying(error.status);
 }

@@ -3,6 +3,7 @@
  *
  * @packageDocumentation
  */
+export { submitBatch, submitMany } from './batches.js';
 export { TxManager, type TxManagerOptions } from './client.js';
 export { AbortedError, BadAnswerError, IntentFailedError, StillWaitingError, TxManagerError, UnreachableError } from './errors.js';
 export * from './generated/problems.js';
@@ -11,6 +12,8 @@ export type { Binding, Fetch, FetchInit } from './transport.js';
 export type {
     Amounts,
     Attempt,
+    BatchIntent,
+    BatchResult,
     CallOptions,
     Execution,
     FollowOptions,

@@ -1,7 +1,8 @@
 /** From what the API tells to what the client answers; anything else is a `BadAnswerError`. */
 import { BadAnswerError } from './errors.js';
 import type { components } from './generated/schema.js';
-import type { IntentEvent, IntentPage, IntentRecord, Lane, Status } from './types.js';
+import { refusal } from './refusal.js';
+import type { BatchResult, IntentEvent, IntentPage, IntentRecord, Lane, Status } from './types.js';
 
 type Schemas = components['schemas'];
 
@@ -14,6 +15,16 @@ export function readRecord(told: unknown, replayed = false): IntentRecord {
     const record = shaped(told, 'record', ['idempotency_key', 'status', 'attempts']) as Schemas['RecordView'];
     const attempts = record.attempts.map((attempt) => ({ ...attempt, nonce: digits(attempt.nonce) }));
     return { ...record, nonce: record.nonce === null ? null : digits(record.nonce), attempts, replayed };
+}
+
+export function readResults(told: unknown): BatchResult[] {
+    return (shaped(told, 'answer to a batch', ['results']) as Schemas['BatchView']).results.map((one, index) => readResult(index, one));
+}
+
+export function readResult(index: number, told: unknown): BatchResult {
+    const { result, status, record, problem } = shaped(told, 'answer to an intent', ['result', 'status']) as Schemas['BatchResult'];
+    if (record) return { index, result, record: readRecord(record, result === 'replayed') };
+    return { index, result, error: refusal(status, JSON.stringify(problem), problem?.['retry_after_s'] as number | undefined) };
 }
 
 export function readPage(told: unknown): IntentPage {

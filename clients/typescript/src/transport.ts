@@ -46,7 +46,7 @@ export class Transport {
     async send({ method, path, headers, body }: Outgoing, signal: AbortSignal): Promise<Response> {
         const all: Record<string, string> = { accept: 'application/json', ...headers };
         if (this.#token !== undefined) all['authorization'] = `Bearer ${this.#token}`;
-        if (body !== undefined) all['content-type'] = 'application/json';
+        if (body !== undefined) all['content-type'] ??= 'application/json';
         const init = { method, headers: all, redirect: 'manual' as const, signal };
         return await this.#send(this.#base + path, body === undefined ? init : { ...init, body });
     }

@@ -1,4 +1,5 @@
 /** The shapes of the API: generated, with nonces as exact decimal strings and amounts that may be a bigint. */
+import type { TxManagerError } from './errors.js';
 import type { components } from './generated/schema.js';
 
 type Schemas = components['schemas'];
@@ -93,6 +94,23 @@ export interface SubmitOptions extends WaitOptions {
     readonly maxAgeS?: number | undefined;
     /** Yours; comes back in the record. */
     readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+}
+
+type Each<K extends Kind> = { [One in K]: { readonly kind: One; readonly payload: Payload<One> } }[K];
+/** One intent of many. */
+export type BatchIntent = Each<Kind> &
+    Pick<SubmitOptions, 'idempotencyKey' | 'partitionKey' | 'maxAgeS' | 'metadata' | 'pool'> & {
+        /** Whose budget it is charged to, beside the token's and the pool's. */
+        readonly budgetKey?: string | undefined;
+    };
+
+/** What became of one intent of many: a record, or the error that a call of its own would have thrown. */
+export interface BatchResult {
+    /** Its place among those that were given, from 0. */
+    readonly index: number;
+    readonly result: 'accepted' | 'replayed' | 'refused';
+    readonly record?: IntentRecord;
+    readonly error?: TxManagerError;
 }
 
 /** What a stream may be given. */

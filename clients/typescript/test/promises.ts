@@ -12,7 +12,10 @@ import {
     TxManagerError,
     UnauthorizedError,
     UnreachableError,
+    submitBatch,
+    submitMany,
     verifyWebhook,
+    type BatchIntent,
     type TxManager,
 } from '../src/index.js';
 import { World } from './world.js';
@@ -243,6 +246,38 @@ export const promises: Record<string, Promised> = {
         equal(await world.balance(account.new_account_id), NEAR / 100n);
     },
 
+    async many(world) {
+        const gain = await Gain.start(world);
+        const wanted = Array.from({ length: 1_000 }, () => one(transfer(1n, gain.account)));
+        const results = await gathered(submitMany(world.manager('leaky'), wanted));
+        equal(results.map(({ index }) => index).sort((a, b) => a - b), [...wanted.keys()]);
+        equal([...new Set(results.map(({ result }) => result))].sort(), ['accepted', 'replayed']);
+        equal(new Set(results.map(({ record }) => record?.idempotency_key)).size, 1_000);
+        const direct = world.manager();
+        for (const { record } of await submitBatch(direct, wanted)) {
+            if (record !== undefined && record.status !== 'done') await direct.wait(record.idempotency_key, { waitS: 120 });
+        }
+        equal(await gain.total(), 1_000n);
+    },
+
+    async batch(world) {
+        const direct = world.manager();
+        const wanted = [one(transfer(1n)), one(transfer(-1n)), { kind: 'near.transfer', payload: transfer(1n) } as const];
+        const first = await submitBatch(direct, wanted);
+        const again = await submitBatch(direct, wanted);
+        equal(first.map(({ result }) => result), ['accepted', 'refused', 'accepted']);
+        holds(first[1]?.error instanceof InvalidInputError, 'the refused one has its error');
+        equal(again.map(({ result }) => result), ['replayed', 'refused', 'accepted']);
+        await rejects(submitBatch(direct, []), InvalidInputError);
+    },
+
+    async paced(world) {
+        const wanted = Array.from({ length: 4 }, () => one(transfer(1n)));
+        // Two at once, then one every two seconds.
+        const results = await gathered(submitMany(world.manager('direct', 'slow'), wanted));
+        equal(results.map(({ index, result }) => [index, result]), [0, 1, 2, 3].map((index) => [index, 'accepted']));
+    },
+
     async silent_about_secrets(world) {
         const token = 'token-nobody-knows';
         const stranger = world.manager('direct', 'all', { token });
@@ -276,6 +311,16 @@ class Gain {
 
 function transfer(amount: bigint, receiver_id = 'dev1.near'): Parameters<typeof TxManager.prototype.submit<'near.transfer'>>[1] {
     return { receiver_id, amount };
+}
+
+function one(payload: ReturnType<typeof transfer>): BatchIntent {
+    return { kind: 'near.transfer', payload, idempotencyKey: newKey() };
+}
+
+async function gathered<T>(results: AsyncIterable<T>): Promise<T[]> {
+    const all: T[] = [];
+    for await (const result of results) all.push(result);
+    return all;
 }
 
 function newKey(): string {
