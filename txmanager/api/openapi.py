@@ -73,9 +73,7 @@ def _described(operation: Operation) -> Schema:
         described["description"] = _SCOPES[operation.right]
     if operation.lines is not None:  # a schema describes a whole body, and these have no end
         given, answered = (shape if isinstance(shape, str) else shape.__name__ for shape in operation.lines)
-        described["description"] += (
-            f" As `application/x-ndjson`: a `{given}` per line, a `{answered}` for each."
-        )
+        described["description"] += f" As `application/x-ndjson`: a `{given}` per line, a `{answered}` for each."
     if operation.parameters:
         described["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
     if operation.request is not None:
