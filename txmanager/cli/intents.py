@@ -17,6 +17,7 @@ import typer
 from txmanager.cli.access import confirm, find_record, note, operator, with_manager
 from txmanager.cli.api import ApiToken, ApiUrl, find_api
 from txmanager.cli.options import ConfigFile, Key, Pool, Tenant, Yes
+from txmanager.cli.submit_file import submit_file
 from txmanager.core.errors import InvalidInput, NotAllowed, TxManagerError, Unavailable
 from txmanager.core.models import Record
 from txmanager.settings import Settings
@@ -26,16 +27,36 @@ if TYPE_CHECKING:
 
 
 def submit(
-    kind: Annotated[str, typer.Argument(help="What is asked for: the chain and the kind, CHAIN.KIND.")],
-    payload: Annotated[str, typer.Argument(help="JSON, @FILE, or - for stdin.")],
+    kind: Annotated[str | None, typer.Argument(help="What is asked for: the chain and the kind, CHAIN.KIND.")] = None,
+    payload: Annotated[str | None, typer.Argument(help="JSON, @FILE, or - for stdin.")] = None,
     key: Annotated[str | None, typer.Option(help="The idempotency key; some kinds derive one.")] = None,
     pool: Annotated[str | None, typer.Option(help="The pool; needed when there are several.")] = None,
     wait: Annotated[float, typer.Option(min=0, max=600, help="Seconds to wait for the outcome.")] = 30.0,
+    file: Annotated[
+        Path | None, typer.Option(help="Submit every line of this file (NDJSON): an intent, or with KIND a payload.")
+    ] = None,
+    refused: Annotated[
+        Path | None, typer.Option(help="--file: where to write lines that are refused.", show_default="FILE.refused")
+    ] = None,
     url: ApiUrl = None,
     token: ApiToken = None,
     config: ConfigFile = None,
 ) -> None:
-    """Submit an intent over the API and print its record. Run it again: the same key gets the same answer."""
+    """Submit an intent over the API and print its record. Run it again: the same key gets the same answer.
+
+    With --file, submit many without waiting for their outcomes. A line has its own "idempotency_key", or gets one from
+    its number and content: after Ctrl-C, run the same command again. Exit code 0: all were accepted, now or before;
+    1: some were refused; 2: no API, or a wrong option; 130: interrupted.
+
+    Example: txmanager submit --pool relayer --file accounts.ndjson
+    """
+    if file is not None:
+        if payload is not None or key is not None:
+            raise InvalidInput("--file", "takes neither a payload nor --key: its lines have them")
+        submit_file(file, *find_api(url, token, config), kind, pool, refused)
+        return
+    if kind is None or payload is None:
+        raise InvalidInput("KIND and PAYLOAD", "are needed, or --file")
     told: dict[str, Any] = {"kind": kind, "payload": _payload(payload)}
     if pool is not None:
         told["pool"] = pool
