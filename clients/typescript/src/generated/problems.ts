@@ -86,6 +86,9 @@ export class NotFoundError extends TxManagerError {}
 /** The API answered with the problem code `not_signed`. */
 export class NotSignedError extends TxManagerError {}
 
+/** The API answered with the problem code `outdated`. */
+export class OutdatedError extends TxManagerError {}
+
 /** The API answered with the problem code `own_account_refused`. */
 export class OwnAccountRefusedError extends TxManagerError {}
 
@@ -182,6 +185,7 @@ export const PROBLEMS = {
     not_allowed: NotAllowedError,
     not_found: NotFoundError,
     not_signed: NotSignedError,
+    outdated: OutdatedError,
     own_account_refused: OwnAccountRefusedError,
     policy_refused: PolicyRefusedError,
     queue_full: QueueFullError,
