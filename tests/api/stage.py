@@ -190,7 +190,7 @@ port = {self.port}
 
     def start_api(self) -> None:
         self.api.start()
-        until_sync(lambda: self.api.said('"url"'), 30, what="the API listens")
+        until_sync(lambda: self.api.said('"url"'), 60, what="the API listens")
 
     def start(self) -> Self:
         self.worker.start()
