@@ -450,8 +450,8 @@ class Mempool(Protocol):
         ...
 
     async def wait_word(self, hash: str, timeout_s: float) -> None:
-        """Until something may have happened to a transaction that was admitted: sent, unsure, landed or ended. Returns
-        at once when the subscription is new: `find`, then wait again."""
+        """Until a transaction that was admitted may be decided: sent, landed or ended. Returns at once when the
+        subscription is new: `find`, then wait again."""
         ...
 
     async def close(self) -> None: ...

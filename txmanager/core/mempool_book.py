@@ -127,7 +127,7 @@ class Book:
         self.waiting_bytes = 0
         self.kept_bytes = 0
         self.words: list[str] = []
-        """Hashes that something happened to since the last look."""
+        """Hashes that were decided since the last look: a node has them, or they ended."""
 
     @property
     def waiting(self) -> int:
@@ -180,7 +180,8 @@ class Book:
             self.aging[tx.hash] = now + self.limits.idle_ms
         if state in SENDABLE:
             s.next = min(s.next, max(tx.nonce, s.count))
-        self.words.append(tx.hash)
+        if state in AT_THE_NODE:
+            self.words.append(tx.hash)
 
     def remove(self, tx: Tx, reason: EndReason, now: int, message: str = "", code: str = "") -> None:
         s = self.senders[tx.sender]

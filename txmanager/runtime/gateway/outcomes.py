@@ -10,6 +10,7 @@ from txmanager.core.admission import Ended, Mempool, State
 from txmanager.core.errors import Unavailable
 from txmanager.runtime.gateway import words
 
+_LOOK_EVERY_S = 0.05
 _TAKEN = frozenset({State.SENT, State.LANDED})
 
 
@@ -73,6 +74,7 @@ class Outcomes:
                 continue
             if decided:
                 return refusal
+            await asyncio.sleep(_LOOK_EVERY_S)  # a hint that is still fresh would answer at once, again and again
 
     async def _look(self, hash: str) -> tuple[bool, str | None]:
         """Whether it is decided, and the words of a refusal."""

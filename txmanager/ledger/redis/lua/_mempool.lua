@@ -234,7 +234,7 @@ local function move(t, state)
   if (state == 'waiting' or state == 'unsure') and t.nonce < s.next then
     s.next = t.nonce < s.count and s.count or t.nonce
   end
-  say(t.hash)
+  if state == 'sent' or state == 'landed' then say(t.hash) end
 end
 -- The end of one transaction; what follows it becomes gapped, unless the nonce is used.
 local function finish(t, reason, message, code)
