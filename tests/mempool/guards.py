@@ -19,6 +19,8 @@ BOOK = [
     _if("_mempool", "t and t.gone", "end_removes_what_landed_and_tells_why_for_ten_minutes"),
     _if("_mempool", "redis.call('ZCARD', KEYS[7]) > 0", "head_left_behind_rings"),
     _if("_mempool", "#words > 0", "whoever_waits_is_woken"),
+    _if("_mempool", "state == 'sent' or state == 'landed'", "whoever_waits_is_woken"),
+    _if("_mempool", "state == 'sent' or state == 'landed'", "only_a_decision_wakes_who_waits", "true"),
     Guard(
         "_mempool",
         "return s.count < s.pending and s.pending or s.count",

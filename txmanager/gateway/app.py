@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -65,12 +66,12 @@ class GatewayApp:
     async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers = dict(scope["headers"])
+        headers, began = dict(scope["headers"]), perf_counter()
         with suppress(Gone):
             reply = await self._reply(scope, headers, receive)
             reply.headers += self._origins.headers(headers, scope["method"] == "OPTIONS")
             reply.headers.append((b"content-length", b"%d" % len(reply.body)))
-            self.metrics.answered("gateway", reply.status, 0.0)
+            self.metrics.answered("gateway", reply.status, perf_counter() - began)
             await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
             await send({"type": "http.response.body", "body": reply.body})
 

@@ -7,9 +7,12 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 Header = tuple[bytes, bytes]
 _ALLOWED = (b"access-control-allow-headers", b"content-type, authorization")
+_LONGEST_NAME = 262
+"""253 characters of a name, brackets, a colon and a port: what is kept of callers' headers is bounded."""
 _METHODS = (b"access-control-allow-methods", b"POST, OPTIONS")
 
 
@@ -65,6 +68,11 @@ class Origins:
 def is_own_name(host: bytes) -> bool:
     """Whether a header `Host` names this machine by address or as localhost. A page whose own name was re-bound to a
     loopback address sends that name instead."""
+    return len(host) <= _LONGEST_NAME and _is_own_name(host)
+
+
+@lru_cache(maxsize=256)
+def _is_own_name(host: bytes) -> bool:
     name = host.decode("latin-1").lower()
     if name.startswith("["):
         name = name[1:].partition("]")[0]

@@ -82,6 +82,23 @@ async def whoever_waits_is_woken(stage: Stage) -> None:
     await asyncio.wait_for(word, 10)
 
 
+async def only_a_decision_wakes_who_waits(stage: Stage) -> None:
+    """A caller that is woken asks the store: grants and retries would cost it a call each."""
+    await stage.open()
+    other = await stage.granted("b", 0)
+    offer = await stage.waiting("a", 0)
+    await stage.mempool.wait_word(offer.hash, 0.05)
+    word = asyncio.create_task(stage.mempool.wait_word(offer.hash, 30))
+    last = asyncio.create_task(stage.mempool.wait_word(other.hash, 30))
+    await asyncio.sleep(0.01)
+    [grant] = await stage.take()
+    await stage.done(grant, "maybe", more=False)
+    await stage.done(other, more=False)
+    await asyncio.wait_for(last, 10)
+    assert not word.done()
+    word.cancel()
+
+
 async def head_left_behind_rings(stage: Stage) -> None:
     """What one instance does not take, another is told of."""
     await stage.open(executors=1)

@@ -67,6 +67,8 @@ class Dispatcher:
         self._outcomes = outcomes
         self._now = now
         self._chain = str(upstream.chain_id)
+        self._held = metrics.held.labels(self._chain)  # finding one by its labels is dear
+        self._hold_s, self._wait_s = metrics.hold_s.labels(self._chain), metrics.wait_s.labels(self._chain)
         self._sending: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._rung = asyncio.Event()
@@ -82,12 +84,12 @@ class Dispatcher:
             self._log.debug("granted", sender=grant.sender, nonce=grant.nonce, fence=grant.fence)
         task = asyncio.create_task(self._carry_out(self._heart.hold(grant, called_at)))
         self._sending.add(task)
-        self._metrics.held.labels(self._chain).set(len(self._sending))
+        self._held.set(len(self._sending))
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
-        self._metrics.held.labels(self._chain).set(len(self._sending))
+        self._held.set(len(self._sending))
         self._rung.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error(
@@ -146,7 +148,7 @@ class Dispatcher:
         hold: Hold | None = first
         while hold is not None:
             grant = hold.grant
-            self._metrics.wait_s.labels(self._chain).observe(grant.waited_ms / 1000)
+            self._wait_s.observe(grant.waited_ms / 1000)
             self._log.debug(
                 "hold taken",
                 sender=grant.sender,
@@ -239,7 +241,7 @@ class Dispatcher:
             except Unavailable:
                 await asyncio.sleep(0.1 * 2**attempt)
                 continue
-            self._metrics.hold_s.labels(self._chain).observe(done.held_ms / 1000)
+            self._hold_s.observe(done.held_ms / 1000)
             self._log.debug(
                 "hold released",
                 sender=grant.sender,

@@ -44,6 +44,8 @@ class Follower:
         self._chain = str(upstream.chain_id)
         self._first_seen: dict[tuple[str, State], float] = {}
         """When this process first met a hash in a state."""
+        self._found_at: dict[str, int] = {}
+        """The block that a landed hash was last found in: it is not asked for again before that block is final."""
         self._height = -1
         self._walked_at = self._expired_at = float("-inf")
         self._log = structlog.get_logger("gateway")
@@ -65,6 +67,7 @@ class Follower:
             await self._expire()
         if not totals.senders:
             self._first_seen.clear()
+            self._found_at.clear()
             return
         height = await self._upstream.height()
         if height != self._height or self._strict or now - self._walked_at >= _AT_LEAST_EVERY_S:
@@ -91,6 +94,7 @@ class Follower:
                 break
             after = page[-1].sender
         self._first_seen = {key: at for key, at in self._first_seen.items() if key in met}
+        self._found_at = {hash: at for hash, at in self._found_at.items() if (hash, State.LANDED) in met}
 
     async def _read(self, page: Sequence[Followed]) -> None:
         seen = await self._upstream.look_many([one.sender for one in page])
@@ -144,6 +148,7 @@ class Follower:
 
     async def _ends(self, landed: Sequence[tuple[str, int, str]]) -> list[End]:
         settled = await self._upstream.settled(self._height)
+        landed = [one for one in landed if self._found_at.get(one[2], settled) <= settled]
         found = await self._upstream.find([hash for _, _, hash in landed])
         counts: dict[str, int] = {}
         ends: list[End] = []
@@ -153,6 +158,8 @@ class Follower:
             if told.known:
                 if told.height is not None and told.height <= settled:
                     ends.append(End(hash, "final"))
+                elif told.height is not None:
+                    self._found_at[hash] = told.height
                 continue
             if sender not in counts:
                 counts[sender] = await self._final_count(sender, settled)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from time import monotonic
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _KEPT = 10_000
 
 
@@ -40,9 +42,11 @@ class Rates:
         return admitted
 
 
-def client_address(peer: str, headers: Mapping[bytes, bytes], trusted: Sequence[str]) -> str:
+def client_address(peer: str, headers: Mapping[bytes, bytes], trusted: tuple[str, ...]) -> str:
     """Who sent it: the peer, or what the last untrusted hop of `X-Forwarded-For` was where the peer is trusted."""
-    networks = [ipaddress.ip_network(text) for text in trusted]
+    if not trusted:
+        return peer
+    networks = _networks(trusted)
     hops = [hop.strip() for hop in headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",") if hop.strip()]
     address = peer
     while hops and _within(address, networks):
@@ -59,6 +63,11 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _within(text: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+@lru_cache(maxsize=8)
+def _networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+def _within(text: str, networks: Sequence[Network]) -> bool:
     address = _parsed(text)
     return address is not None and any(address in network for network in networks)
