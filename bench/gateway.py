@@ -43,6 +43,13 @@ OF_ONE = 32
 PAGE = ROOT / "docs" / "performance" / "gateway.md"
 READ = b'{"jsonrpc":"2.0","id":1,"method":"eth_getBalance","params":["0x%s","latest"]}' % (b"11" * 20)
 _HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+_METHOD = """\
+The gateway is the production program on the embedded Valkey (AOF, fsync at every write), with its default settings but
+for `mode` and `backend`. The node is anvil with a block every second. The strict node takes 0 to 50 ms for each send,
+refuses every nonce but the next one, and shows counts 2 to 5 s late. The bare proxy has the gateway's server and its
+connection to the node, and nothing in between. The polled lock is a relay with a lock in Redis for each sender and a
+look at the queue every 50 ms; it sends in order of arrival. Its caller sends again what was refused, and is stopped
+after 20 s where the order is shuffled. One sender has 32 requests under way at once."""
 Samples = dict[str, list[float]]
 
 
@@ -285,15 +292,10 @@ def page(samples: Samples, repeats: int) -> str:
             "",
             "Written by `txmanager bench gateway`. Ratios decide; absolute figures only say what this machine did.",
             "",
-            f"Medians of {repeats} interleaved repeats; one sender once, with 500 sends each. The gateway is the",
-            "production program on the embedded Valkey (AOF, fsync at every write), with its default settings but for",
-            "`mode` and `backend`. The node is anvil with a block every second. The strict node takes 0 to 50 ms for",
-            "each send, refuses every nonce but the next one, and shows counts 2 to 5 s late. The bare proxy has the",
-            "gateway's server and its connection to the node, and nothing in between. The polled lock is a relay with a",
-            "lock in Redis for each sender and a look at the queue every 50 ms; it sends in order of arrival. Its caller",
-            "sends again what was refused, and is stopped after 20 s where the order is shuffled. One sender has 32",
-            f"requests under way at once. The load average of the {os.cpu_count()} cores at the end was",
-            f"{os.getloadavg()[0]:.0f}; where it is far above the number of cores, more steps look slower than they are.",
+            f"Medians of {repeats} interleaved repeats; one sender once, with 500 sends each.",
+            _METHOD,
+            f"The load average of the {os.cpu_count()} cores at the end was {os.getloadavg()[0]:.0f}: where it is far",
+            "above the number of cores, everything that needs more steps looks slower than it is.",
             "",
             goals_table(goals(samples)),
             table(["", "per second", "lowest to highest"], rows),
