@@ -131,9 +131,9 @@ class PoolNode(Node):
 
     def send(self, now: float, sender: str, nonce: int, hash: str) -> tuple[SendReply, bool]:
         self.log.append(Sent(now, hash, sender, nonce, "sent"))
-        if hash in self.landed or self.waits(hash):
+        if self.waits(hash):
             return SendReply(Verdict.ALREADY_KNOWN), True
-        if nonce < self.count(sender):
+        if nonce < self.count(sender):  # also of bytes that landed: a pool does not know them any more
             return SendReply(Verdict.NONCE_TOO_LOW, "nonce too low"), True
         self.pool[sender, nonce] = hash
         return SendReply(Verdict.ACCEPTED), self.dice.random() > 0.1
