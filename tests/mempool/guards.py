@@ -329,14 +329,14 @@ COUNTS = [
     ),
     Guard(
         "_mempool_observe",
-        "if t.state == 'processing' then redis.call('HDEL', KEYS[10], s.address) end",
+        "if t.state == 'processing' then release(s.address) end",
         "",
         "count_that_passes_a_hold_ends_it",
     ),
     Guard(
         "_mempool_observe",
-        "if t.state == 'processing' then redis.call",
-        "if true then redis.call",
+        "if t.state == 'processing' then release",
+        "if true then release",
         "count_below_a_hold_leaves_it",
     ),
     Guard(
@@ -560,12 +560,12 @@ ADMIT = [
 TAKE = [
     Guard(
         "mempool_take",
-        "if one[2].call == call and one[2].owner == owner then",
+        "if h.call == call and h.owner == owner then",
         "if false then",
         "repeated_calls_answer_the_same",
     ),
-    Guard("mempool_take", "one[2].call == call and ", "", "take_answers_only_its_own_grants"),
-    Guard("mempool_take", " and one[2].owner == owner then", " then", "same_call_of_somebody_else_gets_nothing"),
+    Guard("mempool_take", "h.call == call and ", "", "take_answers_only_its_own_grants"),
+    Guard("mempool_take", " and h.owner == owner then", " then", "same_call_of_somebody_else_gets_nothing"),
     Guard("mempool_take", "if s.paused <= now then", "if true then", "resend_does_not_end_a_pause"),
     Guard(
         "mempool_take",
@@ -579,7 +579,7 @@ TAKE = [
     Guard("mempool_take", "if may_grant(owner) then", "if true then", "take_over_needs_a_living_instance"),
     Guard(
         "mempool_take",
-        "if lapsed(one[2]) then",
+        "if h and lapsed(h) then",
         "if true then",
         "late_holder_is_taken_over_at_its_deadline_and_not_before",
     ),

@@ -8,7 +8,7 @@
 -- written once, by `flush`, after everything was decided.
 local L = cjson.decode(ARGV[1])
 local now = clock()
-local senders, txs, words = {}, {}, {}
+local senders, txs, holds, words = {}, {}, {}, {}
 local counted = {'waiting', 'processing', 'unsure', 'sent', 'landed'}
 local sums = {'seq', 'fence', 'quiet', 'doubt', 'waiting_bytes', 'kept_bytes', unpack(counted)}
 local told = redis.call('HMGET', KEYS[1], 'born', 'replid', unpack(sums))
@@ -36,13 +36,13 @@ local sender_numbers = {'read', 'paused', 'waiting', 'waiting_bytes', 'kept_byte
 local tx_fields = {
   'sender', 'nonce', 'price', 'seq', 'size', 'state', 'gapped', 'at', 'moved', 'tries', 'sent_at', 'call'
 }
+local hold_fields = {'owner', 'fence', 'call', 'nonce', 'hash', 'at', 'till', 'again', 'after'}
 local tx_numbers = {'seq', 'size', 'at', 'moved', 'tries', 'sent_at'}
-local function unfold(text, fields, numbers)
-  local found, i = {}, 0
-  for word in string.gmatch(text, '%S+') do
-    i = i + 1
-    found[fields[i]] = word
-  end
+local function line_of(fields) return '^' .. string.rep('(%S+) ', #fields - 1) .. '(%S+)$' end
+local sender_line, tx_line, hold_line = line_of(sender_fields), line_of(tx_fields), line_of(hold_fields)
+local function unfold(text, line, fields, numbers)
+  local found, words_of = {}, {string.match(text, line)}
+  for i, name in ipairs(fields) do found[name] = words_of[i] end
   for _, name in ipairs(numbers) do found[name] = tonumber(found[name]) end
   return found
 end
@@ -57,7 +57,7 @@ end
 local function sender(address)
   if senders[address] == nil then
     local text = redis.call('HGET', KEYS[2], address)
-    local s = text and unfold(text, sender_fields, sender_numbers)
+    local s = text and unfold(text, sender_line, sender_fields, sender_numbers)
     if s then s.address = address end
     senders[address] = s or false
   end
@@ -66,16 +66,23 @@ end
 local function tx(hash)
   if txs[hash] == nil then
     local text = redis.call('HGET', KEYS[5], hash)
-    local t = text and unfold(text, tx_fields, tx_numbers)
+    local t = text and unfold(text, tx_line, tx_fields, tx_numbers)
     if t then t.hash = hash end
     txs[hash] = t or false
   end
   return txs[hash]
 end
+local function unfold_hold(text) return unfold(text, hold_line, hold_fields, {'at', 'till'}) end
 local function hold(address)
-  local text = redis.call('HGET', KEYS[10], address)
-  return text and
-    unfold(text, {'owner', 'fence', 'call', 'nonce', 'hash', 'at', 'till', 'again', 'after'}, {'at', 'till'})
+  if holds[address] == nil then
+    local text = redis.call('HGET', KEYS[10], address)
+    holds[address] = text and unfold_hold(text)
+  end
+  return holds[address]
+end
+local function release(address)
+  redis.call('HDEL', KEYS[10], address)
+  holds[address] = false
 end
 local function flush()
   for address, s in pairs(senders) do
@@ -94,9 +101,12 @@ local function flush()
     end
   end
   local all = {'born', C.born, 'replid', C.replid}
-  for _, name in ipairs(sums) do
-    all[#all + 1] = name
-    all[#all + 1] = digits(C[name])
+  for i, name in ipairs(sums) do
+    local text = digits(C[name])
+    if text ~= told[i + 2] then
+      all[#all + 1] = name
+      all[#all + 1] = text
+    end
   end
   redis.call('HSET', KEYS[1], unpack(all))
   if redis.call('ZCARD', KEYS[7]) > 0 then redis.call('PUBLISH', L.wake, 'ask') end

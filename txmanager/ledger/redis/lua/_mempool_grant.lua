@@ -1,7 +1,11 @@
 -- Granting: who may send what, until when.
+local hearts = {}
 local function heard(owner)
-  local since, last = string.match(redis.call('HGET', KEYS[13], owner) or '', '^(%d+) (%d+)$')
-  return tonumber(since), tonumber(last)
+  if not hearts[owner] then
+    local since, last = string.match(redis.call('HGET', KEYS[13], owner) or '', '^(%d+) (%d+)$')
+    hearts[owner] = {tonumber(since), tonumber(last)}
+  end
+  return hearts[owner][1], hearts[owner][2]
 end
 -- A living instance, on a store that is neither new nor forgetful.
 local function may_grant(owner)
@@ -26,12 +30,14 @@ local function grant(s, t, owner, call, after)
   t.tries = t.tries + 1
   C.fence = C.fence + 1
   local fence = digits(C.fence) .. '.' .. call
-  redis.call(
-    'HSET', KEYS[10], s.address,
-    table.concat({owner, fence, call, t.nonce, t.hash, digits(now), digits(now + L.hold_ms), again, after}, ' ')
-  )
+  local h = {
+    owner = owner, fence = fence, call = call, nonce = t.nonce, hash = t.hash, at = now, till = now + L.hold_ms,
+    again = again, after = after
+  }
+  redis.call('HSET', KEYS[10], s.address, fold(h, hold_fields))
+  holds[s.address] = h
   arrange(s)
-  return tell(s.address, hold(s.address))
+  return tell(s.address, h)
 end
 local function best()
   local first = redis.call('ZREVRANGE', KEYS[7], 0, 0)[1]

@@ -16,7 +16,7 @@ local function observe(s, read)
       for hash in string.gmatch(hashes_at(s.address, nonce), '%S+') do
         local t = tx(hash)
         if not reorg then
-          if t.state == 'processing' then redis.call('HDEL', KEYS[10], s.address) end
+          if t.state == 'processing' then release(s.address) end
           move(t, 'landed')
           landed[#landed + 1] = hash
         elseif t.state == 'landed' then

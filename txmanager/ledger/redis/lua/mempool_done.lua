@@ -23,7 +23,7 @@ if not h or h.fence ~= fence or h.owner ~= owner then
   return {'done', {}, '0', digits(s.waiting)}
 end
 local t = tx(h.hash)
-redis.call('HDEL', KEYS[10], s.address)
+release(s.address)
 mind_the_server()
 s.done = fence
 -- Whether it may wait again: what was accepted since has taken its place otherwise.

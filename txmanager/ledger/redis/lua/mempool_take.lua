@@ -11,18 +11,17 @@
 redis.call('ZREM', KEYS[7], '') -- needs no memory: a full server must not stop sends
 mind_the_server()
 local owner, call, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
-local function holds()
-  local flat, found = redis.call('HKEYS', KEYS[10]), {}
-  for _, address in ipairs(flat) do found[#found + 1] = {address, hold(address)} end
-  return found
-end
+local flat = redis.call('HGETALL', KEYS[10])
+for i = 1, #flat, 2 do holds[flat[i]] = unfold_hold(flat[i + 1]) end
 local function next_ms()
   local times = {}
   local due = redis.call('ZRANGE', KEYS[11], 0, 0, 'WITHSCORES')[2]
   if due then times[1] = tonumber(due) end
-  for _, one in ipairs(holds()) do
-    local _, last = heard(one[2].owner)
-    times[#times + 1] = last and math.min(one[2].till, last + L.alive_ms) or now
+  for _, h in pairs(holds) do
+    if h then
+      local _, last = heard(h.owner)
+      times[#times + 1] = last and math.min(h.till, last + L.alive_ms) or now
+    end
   end
   local quiet = C.quiet > now and redis.call('HLEN', KEYS[5]) > 0
   if quiet then times[#times + 1] = C.quiet end
@@ -39,8 +38,8 @@ local function with_bytes(told)
   return found
 end
 local mine = {}
-for _, one in ipairs(holds()) do
-  if one[2].call == call and one[2].owner == owner then mine[#mine + 1] = tell(one[1], one[2]) end
+for address, h in pairs(holds) do
+  if h.call == call and h.owner == owner then mine[#mine + 1] = tell(address, h) end
 end
 if #mine > 0 then return {with_bytes(mine), 0, next_ms()} end
 -- Pauses that are over; and what a node had for long enough goes again, lowest nonce first.
@@ -70,8 +69,8 @@ end
 local grants, forced = {}, 0
 if may_grant(owner) then
   local late = {}
-  for _, one in ipairs(holds()) do
-    if lapsed(one[2]) then late[#late + 1] = one end
+  for address, h in pairs(holds) do
+    if h and lapsed(h) then late[#late + 1] = {address, h} end
   end
   table.sort(late, function(a, b)
     if a[2].till ~= b[2].till then return a[2].till < b[2].till end
