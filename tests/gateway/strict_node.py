@@ -1,7 +1,8 @@
 """A node without a mempool, as Hedera's: a proxy before anvil that refuses and charges every wrong nonce.
 
 It handles the requests of one connection side by side, delays each send by 0 to 50 ms before it looks at the nonce,
-and shows counts, receipts and transactions 2 to 5 seconds late. It writes down what it saw: the judge of every test.
+and shows counts, receipts and transactions 2 to 5 seconds late. A block is shown when all that it contains is: else a
+client that finds its transaction in a block gets no receipt. It writes down what it saw: the judge of every test.
 
 `python -m tests.gateway.strict_node --node URL --port N` runs it. Control methods over the same JSON-RPC:
 `strict_log`, `strict_hang [n]` (the next n sends are taken and never answered), `strict_refuse [n, message]`.
@@ -50,6 +51,8 @@ class StrictNode:
         """By sender: when a count becomes visible."""
         self._visible: dict[str, float] = {}
         """By hash: when it can be looked up."""
+        self._late: dict[str, int | None] = {}
+        """What cannot be looked up yet, and its block once that is known."""
         self._log: list[dict[str, Any]] = []
         self._hang = 0
         self._refuse: list[str] = []
@@ -89,8 +92,10 @@ class StrictNode:
                 low = nonce < expected
                 words = f"Nonce too {'low' if low else 'high'}. Provided nonce: {nonce}, current nonce: {expected}"
                 return {"error": {"code": 32001 if low else 32002, "message": words}}
+            self._visible[name], self._late[name] = float("inf"), None  # before anybody finds it in a block
             told = await self.ask("eth_sendRawTransaction", [text])
             if "error" in told:
+                del self._visible[name], self._late[name]
                 self._log.append({**entry, "what": "refused", "words": told["error"].get("message")})
                 return told
             self._log.append({**entry, "what": "taken"})
@@ -123,15 +128,49 @@ class StrictNode:
         return {"result": hex(max(count for at, count in self._shown[sender] if at <= now))}
 
     async def _eth_getTransactionByHash(self, name: str) -> dict[str, Any]:
-        return await self._late("eth_getTransactionByHash", name)
+        return await self._hidden_or("eth_getTransactionByHash", name)
 
     async def _eth_getTransactionReceipt(self, name: str) -> dict[str, Any]:
-        return await self._late("eth_getTransactionReceipt", name)
+        return await self._hidden_or("eth_getTransactionReceipt", name)
 
-    async def _late(self, method: str, name: str) -> dict[str, Any]:
+    async def _hidden_or(self, method: str, name: str) -> dict[str, Any]:
         if self._visible.get(name.lower(), 0.0) > time.time():
             return {"result": None}
         return await self.ask(method, [name])
+
+    async def _height(self) -> int:
+        """The newest block below every transaction that cannot be looked up yet."""
+        height = int((await self.ask("eth_blockNumber", []))["result"], 16)
+        for name in list(self._late):
+            if self._visible.get(name, 0.0) <= time.time():
+                self._late.pop(name, None)
+            elif (block := self._late.get(name) or await self._block_of(name)) is not None:
+                height = min(height, block - 1)
+        return height
+
+    async def _block_of(self, name: str) -> int | None:
+        receipt = (await self.ask("eth_getTransactionReceipt", [name])).get("result")
+        block = int(receipt["blockNumber"], 16) if receipt else None
+        if name in self._late:
+            self._late[name] = block
+        return block
+
+    async def _eth_blockNumber(self) -> dict[str, Any]:
+        return {"result": hex(await self._height())}
+
+    async def _eth_getBlockByNumber(self, block: str, whole: bool = False) -> dict[str, Any]:
+        height = await self._height()
+        if block in ("latest", "pending"):
+            block = hex(height)
+        if block.startswith("0x") and int(block, 16) > height:
+            return {"result": None}
+        return await self.ask("eth_getBlockByNumber", [block, whole])
+
+    async def _eth_getBlockByHash(self, block: str, whole: bool = False) -> dict[str, Any]:
+        height = await self._height()
+        told = await self.ask("eth_getBlockByHash", [block, whole])
+        found = told.get("result")
+        return {"result": None} if found and int(found["number"], 16) > height else told
 
     # -- control
 

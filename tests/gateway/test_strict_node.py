@@ -9,6 +9,7 @@ import pytest
 
 from tests.gateway.senders import Sender
 from tests.gateway.strict import Strict, check, judge
+from tests.waiting import until
 
 
 async def send(http: httpx.AsyncClient, url: str, raw: str) -> dict:
@@ -42,6 +43,21 @@ async def test_one_by_one_it_takes_everything_and_shows_it_late(make_strict):
     told = check(strict.log(), hashes, repeats=1)
     assert told.taken == {sender.address: [0, 1, 2]}
     assert told.repeats == 1
+
+
+async def test_a_block_is_shown_when_everything_in_it_can_be_looked_up(make_strict):
+    strict = make_strict(lag=(1.0, 1.0))
+    sender, before = Sender(strict.anvil), strict.number("eth_blockNumber")
+    async with httpx.AsyncClient(timeout=30.0) as http:
+        hash = (await send(http, strict.url, sender.sign(0)))["result"]
+    block = strict.anvil.rpc("eth_getBlockByNumber", "latest", False)
+    assert hash in block["transactions"]
+    if strict.rpc("eth_getTransactionReceipt", hash) is None:  # a busy machine may take longer than the lag
+        shown = strict.number("eth_blockNumber")
+        assert strict.rpc("eth_getTransactionReceipt", hash) is not None or before <= shown < int(block["number"], 16)
+    await until(lambda: strict.rpc("eth_getBlockByHash", block["hash"], False) is not None, 30)
+    assert strict.rpc("eth_getTransactionReceipt", hash) is not None
+    assert strict.number("eth_blockNumber") >= int(block["number"], 16)
 
 
 async def test_it_can_hang_after_taking(make_strict):
