@@ -17,7 +17,7 @@ from tests.typescript.package import ROOT, installed, run
 from tests.waiting import until_sync
 
 SOURCE = ROOT / "workers" / "ledger"
-_BINARY = "node_modules/@cloudflare/workerd-linux-64/bin/workerd"
+BINARY = "node_modules/@cloudflare/workerd-linux-64/bin/workerd"
 PRODUCER = "producer-secret-of-the-tests-0123456789"
 OWNER = "owner-secret-of-the-tests-0123456789abc"
 
@@ -53,7 +53,7 @@ class Workerd:
         self.host = "127.0.0.1"
         self._incarnation = incarnation
         self._folder = make_folder("workerd")
-        self._binary = package() / _BINARY
+        self._binary = package() / BINARY
         config = (SOURCE / "workerd.capnp").read_text()
         (self._folder / "workerd.capnp").write_text(config)
         (self._folder / "dist").mkdir()

@@ -14,8 +14,13 @@ export class Lane extends LedgerObject {
         const answers = super.run(role, calls);
         const hints = [...this.hints];
         this.hints.clear();
-        if (hints.length > 0) this.tell(hints.join('\n'));
+        if (hints.length > 0) this.told(hints);
         return answers;
+    }
+
+    /** After the commit. A hint may be lost: nobody relies on it. */
+    protected told(hints: string[]): void {
+        this.tell(hints.join('\n'));
     }
 
     protected step(name: string, args: unknown, role: Role, request: string, now: number): unknown {
@@ -23,7 +28,11 @@ export class Lane extends LedgerObject {
         if (operation === undefined) throw new Refusal('unknown_operation', { operation: name });
         allow(role, operation.by);
         const found = this.env.INCARNATION;
-        if (name === 'register') this.begin(args as Spec, found);
+        if (name === 'register') {
+            const spec = args as Spec;
+            if (spec.resident === true) allow(role, 'resident');
+            this.begin(spec, found);
+        }
         const before = this.exists() ? readLane(this.sql) : undefined;
         if (before === undefined) return operation.absent(args as never);
         if (operation.once === true) this.once(request, now);
@@ -32,13 +41,19 @@ export class Lane extends LedgerObject {
             now,
             lane: { ...before },
             found,
-            wake: () => this.hints.add('wake'),
+            wake: () => {
+                this.hints.add('wake');
+                this.woken?.(step, role);
+            },
             ended: (id) => this.hints.add(id),
         };
         const answer = operation.run(step, args as never);
         writeLane(this.sql, before, step.lane);
         return answer;
     }
+
+    /** Inside the step that gave the lane something to do: what is set here is kept or lost with it. */
+    protected woken?(step: Step, by: Role): void;
 
     private begin(spec: Spec, history: string): void {
         this.open();

@@ -26,13 +26,16 @@ export interface Spec {
     queue_limit: number;
     info: string;
     keyless: boolean;
+    /** Whether the lane object owns itself; only it may say so. */
+    resident?: boolean;
 }
 
 export function create(sql: Sql, spec: Spec, history: string): void {
     sql.run(
-        `INSERT INTO lane (one, id, pool, weight, queue_limit, info, keyless, history_id, schema)
-        VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        `INSERT INTO lane (one, id, pool, weight, queue_limit, info, keyless, history_id, schema, resident)
+        VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         ...[spec.id, spec.pool, spec.weight, spec.queue_limit, spec.info, spec.keyless ? 1 : 0, history, SCHEMA],
+        spec.resident === true ? 1 : 0,
     );
 }
 
@@ -41,6 +44,7 @@ export function register(step: Step, spec: Spec): object {
     const { lane } = step;
     if (lane.state === 'closed') throw new Refusal('closed');
     if ((lane.keyless === 1) !== spec.keyless) throw new Refusal('other_sort');
+    if ((lane.resident === 1) !== (spec.resident === true)) throw new Refusal('other_sort');
     lane.pool = spec.pool;
     lane.weight = spec.weight;
     lane.queue_limit = spec.queue_limit;

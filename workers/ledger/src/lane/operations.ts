@@ -27,6 +27,7 @@ import {
     unowned,
     vouch,
 } from './own';
+import { adopt, count, look, rest } from './resident';
 import { view, type Step } from './row';
 
 export interface Operation {
@@ -72,6 +73,11 @@ export const LANE_OPERATIONS: Readonly<Record<string, Operation>> = {
     fill: { by: 'owner', run: fill, absent: fenced },
     keep: { by: 'owner', run: keep, absent: fenced },
     kept: { by: 'producer', run: kept, absent: says([]) },
+    // lanes that own themselves
+    adopt: { by: 'resident', run: adopt, absent: says({ word: 'unknown' }) },
+    look: { by: 'resident', run: look, absent: fenced },
+    rest: { by: 'resident', run: rest, absent: fenced },
+    count: { by: 'resident', run: count, absent: fenced },
     // final records
     unretired: { by: 'owner', run: unretired, absent: says([]) },
     bury: { by: 'owner', run: bury, absent: says(0) },

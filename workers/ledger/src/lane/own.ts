@@ -18,6 +18,7 @@ import {
 import { checkFence, checkHistory, refused, view, type Fence, type Step } from './row';
 
 const SCHEMA = 1;
+export const RESIDENT = 'resident';
 
 export interface Fenced {
     fence: Fence;
@@ -27,6 +28,7 @@ export function lease(step: Step, args: { owner: string; token: string; lease_ms
     const { lane, now } = step;
     if (lane.state === 'closed') return { word: 'closed' };
     if (lane.schema > SCHEMA) return { word: 'schema' };
+    if (lane.resident === 1) return { word: 'held', owner: RESIDENT, left_ms: args.lease_ms };
     if (args.token !== lane.token) {
         if (lane.token !== '' && lane.lease_until > now) {
             return { word: 'held', owner: lane.owner, left_ms: lane.lease_until - now };

@@ -47,6 +47,10 @@ export interface LaneRow extends Row {
     checked: number;
     archive: number | null;
     lost: number;
+    resident: number;
+    sends: number;
+    send_ms: number;
+    invalid_nonces: number;
 }
 
 export interface Fence {
