@@ -28,7 +28,7 @@ def hash_of(signed: str) -> str:
 
 
 class NodeDoor:
-    """`before` is called when a request was read, `after` when the node has answered it and its sender has not heard."""
+    """`before` is called when a request was read, `after` when the node answered it and its sender has not heard."""
 
     def __init__(self, node: str, disk: Path | None) -> None:
         self._node, self._disk = node, disk
@@ -100,8 +100,9 @@ class NodeDoor:
     def _written(self, name: str) -> bool:
         assert self._disk is not None
         for path in (self._disk / "txmanager-lane").glob("*.sqlite"):
-            with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as database:
-                with contextlib.suppress(sqlite3.OperationalError):  # an object without tables yet
-                    if database.execute("SELECT 1 FROM attempts WHERE hash = ?", (name,)).fetchone():
-                        return True
+            database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+            # an object may be there without its tables
+            with contextlib.closing(database), contextlib.suppress(sqlite3.OperationalError):
+                if database.execute("SELECT 1 FROM attempts WHERE hash = ?", (name,)).fetchone():
+                    return True
         return False

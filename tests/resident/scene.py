@@ -93,7 +93,7 @@ class Cloudflare:
             self.counts["anywhere"] += 1
             self._doomed.clear()
             self._plan = sort
-            await asyncio.to_thread(self.resident.start)
+            await asyncio.to_thread(self.resident.spawn)
         elif sort == "anywhere":
             await asyncio.sleep(self.rng.uniform(0.0, 0.4))
             self._plan = ""

@@ -500,10 +500,18 @@ def decisions() -> Iterator[Vector]:
                                 yield from _case(intent, held, where, verdict, proof, age_ms, sent_ms, unproven)
 
 
-_RESIDENT_VERDICTS = ("accepted", "nonce_too_low", "expired", "key_missing", "permanent", "busy", "rate_limited") + (
+_SAID = {
+    "accepted",
+    "nonce_too_low",
+    "expired",
+    "key_missing",
+    "permanent",
+    "busy",
+    "rate_limited",
     "unavailable",
     "unknown",
-)
+}
+_RESIDENT_VERDICTS = [v.value for v in Verdict if v.value in _SAID]
 """What a lane is poor by is decided from its balance, which the two read differently."""
 
 

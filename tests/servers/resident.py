@@ -25,7 +25,7 @@ _SECRETS = "".join(
     f'    (name = "{name}", fromEnvironment = "{name}"),\n'
     for name in ("AUDIENCE", "PRODUCER_SECRETS", "OWNER_SECRETS")
 )
-TOKENS = {
+TOKENS: dict[str, dict[str, Any]] = {
     "all": {"scopes": ["submit", "read", "operate"]},
     "reader": {"scopes": ["read"]},
     "writer": {"scopes": ["submit"]},
@@ -121,11 +121,15 @@ class Resident:
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer token-{token}"}, timeout=timeout)
 
     def start(self) -> None:
+        self.spawn()
+        until_sync(self._listens, 30, what="workerd listening")
+
+    def spawn(self) -> None:
+        """Without waiting for it: it may be killed before it listens."""
         argv = [str(package() / BINARY), "serve", "resident.capnp"]
         argv += ["--socket-addr", f"http={self.host}:{self.port}", "--socket-addr", f"door={self.host}:{self.door}"]
         argv += ["--directory-path", f"disk={self.disk}"]
         self.process = spawn(argv, self._log, cwd=self._folder, env={**os.environ, **self.environment})
-        until_sync(self._listens, 30, what="workerd listening")
 
     def _listens(self) -> bool:
         assert self.process is not None
