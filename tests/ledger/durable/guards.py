@@ -866,4 +866,40 @@ ARCHIVES = [
     ),
 ]
 
-GUARDS = [*ARCHIVES, *BUDGETS, *HOMES, *ACCEPT, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *NUMBERS]
+BOTH = "lane_is_resident_or_external_and_never_both"
+START = "every_start_of_a_resident_takes_the_lane_from_the_one_before"
+SLEEPS = "resident_sleeps_only_when_nothing_came_meanwhile"
+OUTSIDE = "nobody_from_outside_does_what_a_resident_does"
+CLOSED = "closed_lane_is_adopted_by_nobody_and_counters_outlive_starts"
+RESIDENT = "lane/resident.ts"
+
+RESIDENTS = [
+    Guard("lane/own.ts", "if (lane.resident === 1) return { word: 'held'", "if (false) return { word: 'held'", BOTH),
+    Guard(
+        "lane/manage.ts",
+        "if ((lane.resident === 1) !== (spec.resident === true)) throw new Refusal('other_sort');",
+        "",
+        BOTH,
+    ),
+    Guard("lane/manage.ts", "spec.resident === true ? 1 : 0,", "0,", START),
+    Guard("lane/index.ts", "if (spec.resident === true) allow(role, 'resident');", "", BOTH),
+    Guard(RESIDENT, "if (lane.resident !== 1) return { word: 'external' };", "", BOTH),
+    Guard(RESIDENT, "if (lane.state === 'closed') return { word: 'closed' };", "", CLOSED),
+    Guard(RESIDENT, "if (lane.token !== token) lane.epoch += 1;", "", START),
+    Guard(RESIDENT, "if (lane.token !== token) lane.epoch += 1;", "lane.epoch += 1;", START),
+    Guard(RESIDENT, "lane.token = token;", "", START),
+    Guard(RESIDENT, f"{FENCE}\n    return {{ lane: view", "return { lane: view", START),
+    Guard(RESIDENT, f"{FENCE}\n    if (after_ms", "if (after_ms", START),
+    Guard(RESIDENT, f"{FENCE}\n    step.lane.sends", "step.lane.sends", START),
+    Guard(RESIDENT, "if (after_ms !== null) return now + after_ms;", "", SLEEPS),
+    Guard(RESIDENT, "(works && lane.queued > 0) ||", "", SLEEPS),
+    Guard(RESIDENT, "(works && lane.queued > 0)", "(lane.queued > 0)", SLEEPS),
+    Guard(RESIDENT, " || lane.unretired > 0", "", SLEEPS),
+    Guard(RESIDENT, "if (invalid_nonce) step.lane", "step.lane", CLOSED),
+    Guard("lane/operations.ts", "adopt: { by: 'resident'", "adopt: { by: 'owner'", OUTSIDE),
+    Guard("lane/operations.ts", "look: { by: 'resident'", "look: { by: 'owner'", OUTSIDE),
+    Guard("lane/operations.ts", "rest: { by: 'resident'", "rest: { by: 'owner'", OUTSIDE),
+    Guard("lane/operations.ts", "count: { by: 'resident'", "count: { by: 'owner'", OUTSIDE),
+]
+
+GUARDS = [*RESIDENTS, *ARCHIVES, *BUDGETS, *HOMES, *ACCEPT, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *NUMBERS]

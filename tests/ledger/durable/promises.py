@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 from tests.servers.workerd import PRODUCER
 from txmanager.core.budgets import Budget, Charge, slot_of
-from txmanager.core.errors import Misconfigured, RolledBack
+from txmanager.core.errors import Fenced, Misconfigured, RolledBack
 from txmanager.core.ledger import TOMBSTONE_MS, Claim, Route
-from txmanager.core.models import HOMES, IntentId, Outcome
+from txmanager.core.models import HOMES, IntentId, LaneSpec, Outcome
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.durable.backend import DAY_MS
@@ -307,3 +308,97 @@ async def leave_nothing(stage: Stage, count: int, page: int = 500) -> None:
     for _ in range(2):  # an alias goes after its target
         await asyncio.gather(*(ledger.sweep(home) for home in range(HOMES)))
     assert await rows_left(ledger, lane) == {}
+
+
+# -- lanes that own themselves
+
+
+async def as_resident(stage: Stage, lane: str, operation: str, **args: object) -> Any:
+    """As only the object itself may."""
+    return await ledger_of(stage)._lane(lane, "as_resident", step=operation, told=args)
+
+
+async def resident_lane(stage: Stage, name: str = "near:net:resident:ed25519.a") -> str:
+    spec = {"id": name, "pool": POOL, "weight": 1, "queue_limit": 9, "info": "{}", "keyless": False, "resident": True}
+    await as_resident(stage, name, "register", **spec)
+    return name
+
+
+async def adopted(stage: Stage, lane: str, token: str) -> dict[str, object]:
+    told = await as_resident(stage, lane, "adopt", token=token, lease_ms=LONG_MS)
+    assert told["word"] == "adopted"
+    return {"epoch": told["epoch"], "token": token}
+
+
+@durable_promise
+async def lane_is_resident_or_external_and_never_both(stage: Stage) -> None:
+    own, lane = await resident_lane(stage), await stage.lane()
+    leased = await stage.ledger.lease(own, "worker", "a-token-of-a-worker", LONG_MS)
+    assert (leased.word, leased.owner) == ("held", "resident")
+    with pytest.raises(Exception, match=own):
+        await stage.ledger.register(LaneSpec(own, POOL))
+    assert (await as_resident(stage, lane, "adopt", token="t", lease_ms=LONG_MS))["word"] == "external"
+    spec = {"pool": POOL, "weight": 1, "queue_limit": 9, "info": "{}", "keyless": False, "resident": True}
+    with pytest.raises(Misconfigured):
+        await ledger_of(stage)._lane("near:net:other:ed25519.a", "register", id="near:net:other:ed25519.a", **spec)
+
+
+@durable_promise
+async def nobody_from_outside_does_what_a_resident_does(stage: Stage) -> None:
+    own = await resident_lane(stage)
+    fence = await adopted(stage, own, "first")
+    for operation, args in (
+        ("adopt", {"token": "stolen", "lease_ms": LONG_MS}),
+        ("look", {"fence": fence}),
+        ("rest", {"fence": fence, "after_ms": None}),
+        ("count", {"fence": fence, "send_ms": 1, "invalid_nonce": False}),
+    ):
+        with pytest.raises(Misconfigured):
+            await ledger_of(stage)._lane(own, operation, **args)
+
+
+@durable_promise
+async def every_start_of_a_resident_takes_the_lane_from_the_one_before(stage: Stage) -> None:
+    """At once, whatever is left of the lease; a start whose answer was lost may ask again."""
+    own = await resident_lane(stage)
+    first, second = await adopted(stage, own, "first"), await adopted(stage, own, "second")
+    assert second["epoch"] == int(str(first["epoch"])) + 1
+    assert await adopted(stage, own, "second") == second
+    for operation, args in (
+        ("look", {}),
+        ("rest", {"after_ms": None}),
+        ("count", {"send_ms": 1, "invalid_nonce": False}),
+        ("renew", {"lease_ms": LONG_MS}),
+    ):
+        with pytest.raises(Fenced):
+            await as_resident(stage, own, operation, fence=first, **args)
+        await as_resident(stage, own, operation, fence=second, **args)
+
+
+@durable_promise
+async def resident_sleeps_only_when_nothing_came_meanwhile(stage: Stage) -> None:
+    own = await resident_lane(stage)
+    fence = await adopted(stage, own, "first")
+    assert await as_resident(stage, own, "rest", fence=fence, after_ms=None) is None
+    later = await as_resident(stage, own, "rest", fence=fence, after_ms=5_000)
+    assert 1_000 < later - await stage.ledger.now_ms() <= 5_000
+    [entry] = await stage.queued(own)
+    assert await as_resident(stage, own, "rest", fence=fence, after_ms=None) is not None
+    await stage.ledger.set_lane(own, LaneState.PAUSED)
+    assert await as_resident(stage, own, "rest", fence=fence, after_ms=None) is None
+    await stage.ledger.cancel(entry.intent.id)
+    assert await as_resident(stage, own, "rest", fence=fence, after_ms=None) is not None, "it is not at its home yet"
+
+
+@durable_promise
+async def closed_lane_is_adopted_by_nobody_and_counters_outlive_starts(stage: Stage) -> None:
+    own = await resident_lane(stage)
+    fence = await adopted(stage, own, "first")
+    for invalid in (True, False):
+        await as_resident(stage, own, "count", fence=fence, send_ms=20, invalid_nonce=invalid)
+    await adopted(stage, own, "second")
+    row = await ledger_of(stage)._lane(own, "lane")
+    assert (row["sends"], row["send_ms"], row["invalid_nonces"]) == (2, 40, 1)
+    await stage.ledger.set_lane(own, LaneState.DRAINING)
+    await stage.ledger.set_lane(own, LaneState.CLOSED)
+    assert (await as_resident(stage, own, "adopt", token="third", lease_ms=LONG_MS))["word"] == "closed"

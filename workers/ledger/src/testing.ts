@@ -48,6 +48,10 @@ export class Lane extends RealLane {
     }
 
     protected override step(name: string, args: unknown, role: Role, request: string, now: number): unknown {
+        if (name === 'as_resident') {
+            const { step, told } = args as { step: string; told: unknown };
+            return super.step(step, told, 'resident', request, now);
+        }
         if (name !== 'poke') return super.step(name, args, role, request, now);
         const { what, id, ms } = args as Poke;
         if (what === 'clock') this.ahead = ms ?? 0;

@@ -8,3 +8,12 @@ export class Invalid extends Error {
         super(`${field}: ${problem}`);
     }
 }
+
+/** A setting that is wrong is the operator's to correct: the log names it, and no caller hears of it. */
+export function asSetting<T>(read: () => T): T {
+    try {
+        return read();
+    } catch (error) {
+        throw error instanceof Invalid ? new Error(error.message) : error;
+    }
+}

@@ -3,7 +3,7 @@
 import { hex, sha256, utf8 } from '../near/bytes';
 import { parse } from '../near/exact';
 import { Fields } from '../near/fields';
-import { Invalid } from '../near/invalid';
+import { Invalid, asSetting } from '../near/invalid';
 import { UNLIMITED, isAllowed } from '../near/policy';
 import { Problem } from './problems';
 
@@ -25,6 +25,10 @@ export interface Caller {
 }
 
 export function readTokens(text: string): Caller[] {
+    return asSetting(() => readAll(text));
+}
+
+function readAll(text: string): Caller[] {
     const list = parse(text);
     if (!Array.isArray(list)) throw new Invalid('TOKENS', 'must be a list of tokens');
     return list.map((one, at) => {

@@ -2,7 +2,7 @@
 
 import { parse, type Json } from '../near/exact';
 import { Fields } from '../near/fields';
-import { Invalid } from '../near/invalid';
+import { Invalid, asSetting } from '../near/invalid';
 import { checkAccount, keyText, parseKey } from '../near/names';
 import type { Policy } from '../near/policy';
 import { MOST_LANES } from './router';
@@ -34,6 +34,10 @@ export interface Shared {
 }
 
 export function readSettings(text: string): Shared {
+    return asSetting(() => readShared(text));
+}
+
+function readShared(text: string): Shared {
     const fields = Fields.of(parse(text), 'SETTINGS');
     const networks = new Map(named(fields, 'networks', readNetwork));
     const retentionMs = small(fields, 'retention_s', 3650n * DAY_S, 7n * DAY_S) * 1000;
