@@ -336,7 +336,7 @@ async def test_one_node_alone_never_makes_an_intent_fail(make_resident: Make, de
 async def test_a_refused_intent_is_held_by_name_and_an_operator_lets_the_lane_go_on(
     make_resident: Make, devnet: Devnet
 ):
-    """Bytes that nodes refuse for good are neither failed nor signed again. The operator ends the intent once the death of
+    """Bytes that nodes refuse for good are neither failed nor signed again. The operator ends it once the death of
     its bytes is proven; the lane waits by name until then."""
     refusing = {"on": True}
     data = {"TxExecutionError": {"InvalidTxError": {"ActionsValidation": "DelegateActionMustBeOnlyOne"}}}

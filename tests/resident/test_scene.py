@@ -1,4 +1,4 @@
-"""A short `cloudflare` scene: every sort of kill, a twin, four lanes. `python -m tests.resident.scene` is the long one."""
+"""A short `cloudflare` scene: every sort of kill, a twin, four lanes. `-m tests.resident.scene` plays the long one."""
 
 from __future__ import annotations
 
