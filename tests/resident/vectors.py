@@ -553,7 +553,7 @@ def _case(
         if age_ms >= _PATIENCE.hold_after_ms and not unproven and not proof:
             word = "prove"
     if verdict in (Verdict.NONCE_TOO_LOW, Verdict.EXPIRED) and word == "prove" and unproven:
-        word = "wait"  # asked for just now: the loop asks again at its next turn
+        word = "hold" if age_ms >= 20_000 and not held else "wait"  # no proof to be had: a person decides
     told = {
         "held": held,
         "where": where,

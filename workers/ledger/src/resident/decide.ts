@@ -44,7 +44,7 @@ export type Step =
     | { do: 'pause' }
     | { do: 'quarantine' };
 
-/** How often, a time for inclusion apart, nodes may refuse for want of funds before the lane stops for it. */
+/** How often, a time for inclusion apart, nodes may refuse before that stops the lane or holds the intent. */
 const PATIENCES = 4;
 
 export function decide(seen: Seen, patience: Patience): Step {
@@ -55,15 +55,18 @@ export function decide(seen: Seen, patience: Patience): Step {
     if (seen.where !== 'unknown') return { do: 'wait' };
     if (seen.proof !== null) return dead(seen, seen.proof);
     if (old && !seen.held) return seen.unproven ? { do: 'hold', reason: 'no_proof' } : { do: 'prove' };
+    const late = seen.ageMs >= PATIENCES * patience.includeWithinMs;
     switch (seen.verdict) {
         case 'insufficient_funds':
-            if (seen.ageMs >= PATIENCES * patience.includeWithinMs && !seen.held) return { do: 'pause' };
+            if (late && !seen.held) return { do: 'pause' };
             break;
         case 'key_missing':
             return { do: 'quarantine' };
         case 'nonce_too_low':
         case 'expired':
-            return { do: seen.unproven ? 'wait' : 'prove' };
+            if (!seen.unproven) return { do: 'prove' };
+            // nodes go on refusing, and nobody can prove why: a person decides, and it settles by itself if it landed
+            return late && !seen.held ? { do: 'hold', reason: seen.verdict === 'expired' ? 'expired' : 'overtaken' } : { do: 'wait' };
         case 'permanent':
             if (!seen.held) return { do: 'hold', reason: 'rejected' };
             break;
@@ -71,8 +74,8 @@ export function decide(seen: Seen, patience: Patience): Step {
     }
     if (seen.held && (seen.cancelled || seen.verb === 'fail') && !seen.unproven) return { do: 'prove' };
     if (seen.held && seen.verb !== 'track') return { do: 'wait' };
-    const late = seen.sentAgoMs === null || seen.sentAgoMs < 0 || seen.sentAgoMs >= patience.includeWithinMs;
-    return { do: late ? 'send' : 'wait' };
+    const unsent = seen.sentAgoMs === null || seen.sentAgoMs < 0 || seen.sentAgoMs >= patience.includeWithinMs;
+    return { do: unsent ? 'send' : 'wait' };
 }
 
 function dead(seen: Seen, cause: string): Step {
