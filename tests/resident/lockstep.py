@@ -1,7 +1,7 @@
 """The simulator with resident lanes in place of workers: the real loop in a Node child, every effect answered here.
 
-The ledger, the chain, the faults and the checker are the simulator's own. A seat is where an object lives: the first one
-that runs serves the lanes; one that was frozen and thaws goes on as a zombie, beside its successor.
+The ledger, the chain, the faults and the checker are the simulator's own. A seat is where an object lives: the first
+one that runs serves the lanes; one that was frozen and thaws goes on as a zombie, beside its successor.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ import orjson
 
 from tests.servers.processes import make_folder
 from tests.servers.workerd import SOURCE, package
-from tests.sim.cast import EPOCH_MS, LANES, POOL, RELAYER, SIGNERS, Seat
+from tests.sim.cast import EPOCH_MS, LANES, POOL, RELAYER, Seat
 from tests.sim.ledger import SimLedger, Snapshot
 from tests.sim.loop import Life, Process
 from tests.sim.nodes import SimRpc
@@ -38,6 +39,7 @@ from txmanager.runtime.lane.sealing import make_seals
 HERE = Path(__file__).parent
 SEAL = "a-seal-of-the-simulator-0123456789abcdef"
 _RUN_MS = 8_000
+_ALARM_S = 30.0
 _LOST = ("failover", "replica_cut")
 """What no object knows: its store has no replica that could take its place."""
 
@@ -63,14 +65,14 @@ class Child:
 
     def tell(self, line: dict[str, Any]) -> dict[str, Any]:
         """Whatever it says next is about the loop that was told something: everybody else waits for an answer."""
-        self.drop_nothing(line)
+        self._write(line)
         assert self._node.stdout is not None
         said = self._node.stdout.readline()
         assert said, "the child ended"
         found: dict[str, Any] = json.loads(said)
         return found
 
-    def drop_nothing(self, line: dict[str, Any]) -> None:
+    def _write(self, line: dict[str, Any]) -> None:
         assert self._node.stdin is not None
         self._node.stdin.write(orjson.dumps(line) + b"\n")
         self._node.stdin.flush()
@@ -141,7 +143,6 @@ class Loop:
         self._fence: Fence | None = None
         self._taken: dict[str, Taken] = {}
         self._final: dict[str, Record] = {}
-        self.due: int | None = None
 
     async def run(self) -> None:
         world, child = self._home.world, self._home.world.child
@@ -168,7 +169,7 @@ class Loop:
             answer = await self._carry_out(*said["ask"])
             said = child.tell({"answer": name, "now": self._home.now(), **answer})
         if "threw" in said:
-            self.due = 2_000
+            world.alarms[self._lane] = world.loop.time() + 2.0
 
     async def _carry_out(self, what: str, *args: Any) -> dict[str, Any]:
         if what == "sleep":
@@ -310,7 +311,12 @@ class Loop:
 
     async def _rest(self, told: Any) -> Any:
         await self._renew({"lease_ms": 60_000})
-        self.due = told["after_ms"]
+        world, after_ms = self._home.world, told["after_ms"]
+        store = self._ledger.stores[self._lane]
+        works = store.state in (LaneState.ACTIVE, LaneState.DRAINING)
+        left = any(r.status.final or (works and r.status is Status.QUEUED) for r in store.records.values())
+        after_s = float("inf") if after_ms is None else after_ms / 1000
+        world.alarms[self._lane] = world.loop.time() + (0.05 if after_ms is None and left else after_s)
 
     async def _unretired(self, told: Any) -> Any:
         records = await self._ledger.unretired(self._lane, told["count"])
@@ -349,8 +355,8 @@ class ResidentSeat:
         await asyncio.gather(*(self._serve(lane) for lane in lanes))
 
     async def _serve(self, lane: str) -> None:
-        due, seen = 0.0, ""
-        registered = False
+        alarms = self.world.alarms
+        registered, seen = False, ""
         while not self._stopping:
             store = self.world.ledger.stores.get(lane)
             if not registered and (store is None or store.state is not LaneState.CLOSED):
@@ -363,15 +369,13 @@ class ResidentSeat:
             store = self.world.ledger.stores.get(lane)
             now = self.world.loop.time()
             mark = "" if store is None else f"{store.last_id} {store.asks} {self.world.ledger.history_id}"
-            if not self._lives_here() or (mark == seen and now < due) or store is None:
+            if not self._lives_here() or (mark == seen and now < alarms.get(lane, 0.0)) or store is None:
                 await asyncio.sleep(0.3)
                 continue
             seen = mark
+            alarms[lane] = now + _ALARM_S  # first of all: should this one die, the next one comes
             loop = Loop(self, lane)
             await loop.run()
-            left = any(r.status.final or r.status is Status.QUEUED for r in store.records.values())
-            rest = loop.due if loop.due is not None else (1_000 if left and store.state is LaneState.ACTIVE else None)
-            due = float("inf") if rest is None else self.world.loop.time() + max(0.05, rest / 1000)
 
     def _lives_here(self) -> bool:
         """The first seat that runs: whoever is frozen is away, as seen from outside."""
@@ -381,9 +385,12 @@ class ResidentSeat:
 
 class ResidentWorld(World):
     child: Child
+    alarms: dict[str, float]
+    """When each lane is woken next: kept by its object, whoever serves it."""
 
     def __init__(self, plan: Plan, loop: Any, history: Any) -> None:
         super().__init__(plan, loop, history)
+        self.alarms = {}
         self.ledger = ObjectLedger(
             loop,
             self.faults,
@@ -397,14 +404,10 @@ class ResidentWorld(World):
         self.clients = [self._client(process) for process in self.producers]
 
     def _client(self, process: Process) -> Producer:
-        import random
-
         rng = random.Random(f"{process.name}:{self.plan.seed}:{self.rng.random()}")
         return Producer(self.ledger, new_life=lambda: f"{rng.getrandbits(64):016x}", seals=make_seals([SEAL]))
 
     def _worker(self, seat: Seat, process: Process) -> Any:
-        import random
-
         rng = random.Random(f"{process.name}:{seat.generation}:{self.plan.seed}")
         rpc = self.nodes_seen(self.nodes, self.faults, self.history, self.plan.nodes, rng, self._pause_current)
         return ResidentSeat(self, seat, process, rpc, rng)
@@ -416,6 +419,3 @@ def resident_plan(seed: int) -> Plan:
     rolled = any(event.kind == "roll_back" for event in events)
     # an object and its home are two: nothing is accepted in one step
     return replace(plan, window=1, one_step=False, events=events, vouches=not rolled, workers=max(2, plan.workers))
-
-
-assert len(SIGNERS) >= len(LANES)
