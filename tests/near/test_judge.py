@@ -117,6 +117,11 @@ def test_what_receipts_pay_back_is_not_spent():
     assert spent(*steps, receipts=[first, {**back, "receipt_id": "r9"}]) == 705, "it has not run"
     assert spent(ran("r1", value(), "r2"), ran("r2", failed(), at="a.near"), receipts=[first, back]) == 705
     assert spent(*steps, receipts=[first, {**back, "predecessor_id": "system"}]) == 705, "a refund of gas"
+    more = ran("r1", value(), "r2", "r3"), ran("r2", value(), at="a.near"), ran("r3", value(), at="a.near")
+    refund = paid("r3", "system", "a.near", 50)
+    assert spent(*more, receipts=[first, back, refund]) == 705 - 120, "a refund beside it"
+    two = [*more, ran("r4", value(), at="a.near")]
+    assert spent(*two, receipts=[first, back, refund, paid("r4", "system", "a.near", 60)]) == 705 - 120
 
 
 def test_what_a_contract_on_the_own_account_pays_is_spent():

@@ -75,8 +75,8 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
             if outcome.tx_hash != attempt.hash or outcome.nonce != attempt.nonce:
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             if len(effects) < len(record.attempts) and outcome.cost is not None:
-                taken = _noop_cost(record, seen, attempt.nonce)
-                if taken is None and _awaited(record, seen, policy, now, attempt.nonce):
+                taken, since = _noops(record, seen, attempt.nonce)
+                if _awaited(since, policy, now):
                     return Wait("final; its no-op may still land, and is part of what it cost")
                 cost = None if taken is None else outcome.cost + taken
                 outcome = replace(outcome, cost=cost, noop_cost=taken or 0)
@@ -121,15 +121,14 @@ def _decide_dead(
     record: Record, seen: Observation, policy: Policy, deaths: Mapping[str, Mapping[str, Json]], now: int
 ) -> Step:
     """Nothing of the intent can land any more: end it as it was asked to end, or sign it again."""
-    doom = _doomed(record, seen)
-    cost = _noop_cost(record, seen)
-    if cost is None and (record.cancel_requested or doom is not None) and _awaited(record, seen, policy, now):
+    cost, since = _noops(record, seen)
+    if _awaited(since, policy, now):
         return Wait("dead; its no-op may still land, and is what it cost")
     taken = cost or 0
     if record.cancel_requested:
         outcome = Outcome(Status.CANCELLED, cost=cost, noop_cost=taken)
         return Settle(outcome, "cancelled, and proven dead", deaths)
-    if doom is not None:
+    if (doom := _doomed(record, seen)) is not None:
         if doom.cause is KillCause.OVERDUE:
             error = failure("not_included", f"{doom.why}; it was cancelled by a no-op at its nonce", new_key_helps=True)
             outcome = Outcome(Status.CANCELLED, error=error, cost=cost, noop_cost=taken)
@@ -149,28 +148,29 @@ def _decide_dead(
     return Resign(deaths, counted, "every attempt is proven dead")
 
 
-def _awaited(record: Record, seen: Observation, policy: Policy, now: int, used: int | None = None) -> bool:
-    """Whether the end waits for a no-op that may still land, so that its cost is known: for as long as bytes usually
+def _awaited(since: int | None, policy: Policy, now: int) -> bool:
+    """Whether an end waits for a no-op that was signed then, so that its cost is known: for as long as bytes usually
     take to be final, not for ever."""
-    final = {a.nonce for a in record.attempts if seen.sightings.get(a.name, UNSEEN).where == "final"}
-    waiting = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
-    ages = [now - a.signed_at for a in waiting if a.nonce not in final and a.nonce != used]
-    return bool(ages) and 0 <= min(ages) < _NOOP_PATIENCES * policy.include_within_ms
+    return since is not None and 0 <= now - since < _NOOP_PATIENCES * policy.include_within_ms
 
 
-def _noop_cost(record: Record, seen: Observation, used: int | None = None) -> int | None:
-    """What the no-ops that killed it took; None where one may have landed and nobody says for how much. Of several at
-    one nonce only one lands, and none where `used` is the nonce."""
-    costs: dict[int, int | None] = {}
-    for attempt in record.attempts:
-        if attempt.purpose is not Purpose.NOOP or attempt.dead or attempt.name in seen.proofs or attempt.nonce == used:
+def _noops(record: Record, seen: Observation, used: int | None = None) -> tuple[int | None, int | None]:
+    """What the no-ops that killed it took, None where nobody knows; and when the newest of those that may still land
+    was signed. Of several at one nonce only one lands, and none where `used` is the nonce."""
+    taken: dict[int, int | None] = {}
+    open_since: dict[int, int] = {}
+    for attempt in record.live:
+        if attempt.purpose is not Purpose.NOOP or attempt.name in seen.proofs or attempt.nonce == used:
             continue
-        sighting = seen.sightings.get(attempt.name)
-        outcome = sighting.outcome if sighting is not None and sighting.where == "final" else None
-        cost = outcome.cost if outcome is not None else None
-        costs[attempt.nonce] = costs.get(attempt.nonce) if cost is None else cost
-    known = [cost for cost in costs.values() if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+        sighting = seen.sightings.get(attempt.name, UNSEEN)
+        if sighting.where == "final" and sighting.outcome is not None:
+            taken[attempt.nonce] = sighting.outcome.cost
+        else:
+            open_since[attempt.nonce] = max(attempt.signed_at, open_since.get(attempt.nonce, 0))
+    still = [at for nonce, at in open_since.items() if nonce not in taken]
+    known = [cost for cost in taken.values() if cost is not None]
+    whole = not still and len(known) == len(taken)
+    return sum(known) if whole else None, max(still, default=None)
 
 
 def _decide_keyless(record: Record, attempt: Attempt, seen: Observation, policy: Policy, now: int) -> Step:
