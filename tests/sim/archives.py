@@ -104,9 +104,12 @@ class ArchivedWorld(World):
             self.loop.later(self.dice.uniform(0.0, self.plan.chaos_s), self._kill, self.dice.randrange(2))
         self._count_gaps()
         await super().main()
-        for _ in range(20):
-            await asyncio.sleep(1.0)
         self._check()
+
+    async def _ask_all(self) -> None:
+        for _ in range(20):  # for the archivers to come to an end
+            await asyncio.sleep(1.0)
+        await super()._ask_all()
 
     def _database(self, down: bool) -> None:
         self.database_down = down and not self.healing
