@@ -62,7 +62,7 @@ HOMES = [
     ),
     Guard("retire_home", "redis.call('SETRANGE', key, 0, string.sub(home, 1, 1))", "", REPLAY),
     Guard("retire_home", "redis.call('ZREM', KEYS[2], '')", "", _full("settle_and_retire")),
-    Guard("retire_home", ", 'PX', ARGV[1])", ")", "homes_and_tombstones_expire"),
+    Guard("retire_home", ", 'PX', keep_ms)", ")", "homes_and_tombstones_expire"),
     Guard("forget", "final ~= '' or ", "", "forget_deletes_only_the_claim_that_was_read"),
     Guard("forget", "life ~= ARGV[2] or ", "", "forget_deletes_only_the_claim_that_was_read"),
     Guard("forget", " or born ~= ARGV[3]", "", "forget_deletes_only_the_claim_that_was_read"),
@@ -410,7 +410,7 @@ ENDS = [
     Guard("settle", "if #a ~= #b then return #a < #b end", "", "landed_only_grows_and_compares_as_a_number"),
     Guard(
         "settle",
-        "redis.call('PUBLISH', ARGV[4], table.concat(finals, '\\n'))",
+        "redis.call('PUBLISH', ARGV[4], table.concat(ended, '\\n'))",
         "",
         "end_of_an_intent_wakes_its_callers",
     ),
@@ -442,7 +442,7 @@ ENDS = [
     ),
     Guard(
         "settle",
-        "redis.call('SADD', finals, unpack(ids, from, to))",
+        "await_home(KEYS[5], waiting)",
         "",
         "settle_stores_the_outcome_once_and_leaves_the_queue",
     ),
@@ -499,7 +499,7 @@ ENDS = [
     Guard("answer", GONE.format(3), "", "operators_word_waits_on_a_held_intent_until_it_is_answered"),
     Guard("bury", "record[1] == ARGV[at + 2] and ", "", "retire_of_a_record_that_ended_otherwise_changes_nothing"),
     Guard("bury", " and record[2] == ARGV[at + 1]", "", "bury_compares_life_and_final_state"),
-    Guard("bury", "redis.call('PEXPIRE', KEYS[i], ARGV[1])", "", "homes_and_tombstones_expire"),
+    Guard("bury", "redis.call('PEXPIRE', record, ms)", "", "homes_and_tombstones_expire"),
 ]
 
 LANES = [

@@ -40,6 +40,7 @@ from txmanager.testing.ledger.budgets import (
     ended,
     usage,
 )
+from txmanager.testing.ledger.home_at_once import end_of
 from txmanager.testing.ledger.registry import Promise
 from txmanager.testing.ledger.reservations import keyless, owned, send
 from txmanager.testing.ledger.sessions import CODE, ISSUER, OTHER, digest
@@ -139,7 +140,7 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
 
     lane = await stage.lane()
     fence = await stage.own(lane)
-    [one, two] = await stage.inflight(fence, 2)
+    [one, two, three] = await stage.inflight(fence, 3)
     await ledger.fill(fence, [noop(BASE - 1)])
     await ledger.archive(lane, None)
     await all_write()
@@ -149,6 +150,7 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
     await ledger.settle(fence, [stage.done(two)])
     await ledger.set_lane(lane, LaneState.DRAINING, "why")
     await all_write()
+    await ledger.settle(fence, [await end_of(stage, three)])
     await ledger.retire(await ledger.unretired(lane, 9))
     await ledger.move(one.id, one.life, lane, "near:net:b:2")
     await ledger.alias(one.id, stage.intent(one.id.key).fingerprint, two.id)
@@ -579,6 +581,20 @@ async def settle_and_retire(stage: Stage) -> Callable[[], Awaitable[object]]:
 
 
 @under_full_memory
+async def an_end_go_home_at_once(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    ended = await end_of(stage, write)
+
+    async def act() -> None:
+        answer = await stage.settle_one(fence, ended)
+        assert (answer.word, answer.retired) == ("settled", redis_of(stage)._link.one_server)
+        assert (await stage.read(write)).status is Status.DONE
+
+    return act
+
+
+@under_full_memory
 async def cancel_of_a_queued(stage: Stage) -> Callable[[], Awaitable[object]]:
     [entry] = await stage.queued(await stage.lane())
 
@@ -863,13 +879,34 @@ async def homes_and_tombstones_expire(stage: Stage) -> None:
     lane = await stage.lane()
     fence = await stage.own(lane)
     [write] = await stage.settled(fence)
+    await stage.ledger.retire(await stage.ledger.unretired(lane, 9))
+    await expire_in_time(stage, lane, write.id)
+
+
+async def expire_in_time(stage: Stage, lane: str, id: IntentId) -> None:
     ledger = redis_of(stage)
-    await ledger.retire(await ledger.unretired(lane, 9))
-    home, record = ledger._keys.home(write.id), ledger._keys.record(lane, write.id)
+    home, record = ledger._keys.home(id), ledger._keys.record(lane, id)
     [left] = await ledger.runner.plain(home, ("PTTL", home))
     assert 6.9 * 24 * 3600_000 < left <= 7 * 24 * 3600_000
     [left] = await ledger.runner.plain(record, ("PTTL", record))
     assert 2.5 * APPEND_WITHIN_MS < left <= 3 * APPEND_WITHIN_MS
+
+
+@redis_promise
+async def homes_and_tombstones_of_an_end_at_once_expire(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    if (await stage.settle_one(fence, await end_of(stage, write))).retired:
+        await expire_in_time(stage, fence.lane, write.id)
+
+
+@redis_promise
+async def end_at_once_leaves_no_open_claim(stage: Stage) -> None:
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    if (await stage.settle_one(fence, await end_of(stage, write))).retired:
+        claims = ledger._keys.open_claims(write.id.home)
+        assert await ledger.runner.plain(claims, ("ZSCORE", claims, write.id.text)) == [None]
 
 
 @redis_promise

@@ -186,6 +186,17 @@ class Story:
         assert len(await self.ledger.lanes()) == 2
         assert len(await self.ledger.events(LANE)) == 13
 
+    async def s34_end_at_once(self) -> None:
+        """What owes no budget goes home in the step that ends it, where one store holds both."""
+        record = await self.ledger.read(self.stage.intent("at-once").id)
+        if record is None or record.status.final:  # a cluster, or this step is repeated
+            return
+        lease = await self.ledger.lease(OTHER, "w1", "another", LONG_MS)
+        assert lease.fence is not None
+        failed = Outcome(Status.FAILED, error=failure("x", "y", new_key_helps=True))
+        [answer] = await self.ledger.settle(lease.fence, [Settlement.of(record, failed, {})])
+        assert answer.word in ("settled", "gone")
+
     async def s28_release(self) -> None:
         assert await self.ledger.release(self.fence)
 
@@ -199,7 +210,11 @@ class Story:
         assert (lane.cursor, lane.landed, lane.epoch, lane.owner) == (BASE + 4, BASE, 1, "")
         assert (lane.depth, lane.unfinished, lane.unretired, lane.asks) == (2, 1, 0, 4)
         assert (lane.state, lane.reason) == (LaneState.PAUSED, "funds")
-        assert views[OTHER].depth == (self.ledger.born_now() is not None)
+        assert (views[OTHER].depth, views[OTHER].unretired) == (0, 0)
+        at_once = await ledger.read(self.stage.intent("at-once").id)
+        assert (at_once is not None and at_once.status is Status.FAILED) == (self.ledger.born_now() is not None)
+        ends = [e.status for e in await ledger.events(OTHER)]
+        assert ends == ([Status.QUEUED, Status.FAILED] if at_once else [])
         events = [(e.intent.key, e.status.value) for e in await ledger.events(LANE)]
         assert events == [
             *((f"k{n}", "queued") for n in range(5)),

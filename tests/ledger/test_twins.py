@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -259,11 +260,13 @@ class Walk(RuleBasedStateMachine):
         error = failure("x", "y", new_key_helps=True) if status is Status.FAILED else None
         outcome = Outcome(status, hash or None, int(nonce) if nonce else None, {"n": "1"}, error)
 
+        at_once = data.draw(st.booleans())
+
         async def question(s: Side) -> object:
             proofs = {name: {"cause": "expired"} for name in dead}
-            return await s.ledger.settle(
-                fence, [Settlement(record.id, life, self.entry(s, record), outcome, proofs)] * 2, landed
-            )
+            known = replace(record, life=life, position=self.entry(s, record))
+            item = Settlement.of(known, outcome, proofs)
+            return await s.ledger.settle(fence, [item if at_once else replace(item, final=None)] * 2, landed)
 
         self.twins.ask("settle", question)
 

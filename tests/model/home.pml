@@ -7,7 +7,8 @@
  *
  * Scenes:   -DRETIRERS=n  how many race    -DSWEEP  a sweeper    -DCLOSE  lane 0 drains and closes    -DLANES=n
  *           -DFAILOVER  the home's server loses, once, what was not waited for
- *           -DONE_STEP  homes and lanes share a server: producers may accept at once, and a failover loses both together
+ *           -DONE_STEP  homes and lanes share a server: producers may accept at once, an owner may end at once, and a
+ *                       failover loses both together
  * Variants (one rule taken away): see RULES in rules.py; each is an #ifdef below.
  */
 
@@ -23,6 +24,7 @@
 #define QUEUED 1
 #define DONE 2
 #define RETIRED 3
+#define LANDED 4         /* paid, and not ended yet: only where its end can be lost with its home */
 
 #define ABSENT 0         /* a home's states */
 #define OPEN 1
@@ -58,6 +60,7 @@ byte p_life[2], p_lane[2], p_age[2];
 #ifdef ONE_STEP
 bit asked[2];                        /* an accept is on its way */
 byte fresh;                          /* the lane + 1 of an accept that no replica has */
+byte ended, ended_life;              /* the same of an end at once */
 #endif
 
 /* ---- what only the checker knows */
@@ -84,7 +87,7 @@ inline write_home(h, l, n) {
   UNLESS_IT_CAN_BE_LOST
 }
 #ifdef ONE_STEP
-inline wait() { durable = 1; r_home = 0; r_life = 0; r_lane = 0; fresh = 0 }
+inline wait() { durable = 1; r_home = 0; r_life = 0; r_lane = 0; fresh = 0; ended = 0; ended_life = 0 }
 #else
 inline wait() { durable = 1; r_home = 0; r_life = 0; r_lane = 0 }
 #endif
@@ -243,9 +246,30 @@ inline pay(n) {
   assert(!paid);                                              /* at most one effect per key, until its answer expired */
 #ifdef ONE_STEP
   wait();                                                     /* the write-ahead waits for all that stands before it */
-#endif
+  paid = 1; st[n] = LANDED
+#else
   paid = 1; st[n] = DONE
+#endif
 }
+#ifdef ONE_STEP
+inline end_at_once(n) {                                       /* settle, home and tombstone; nobody waits for a replica */
+#ifdef FAILOVER
+  ended = n + 1; ended_life = rlife[n];
+#endif
+#ifndef END_WITHOUT_HOME
+  if
+  :: home == ABSENT || (home == OPEN && life == rlife[n]) -> write_home(FINAL, rlife[n], n); OUTRUN
+  :: else
+  fi;
+#endif
+#ifdef END_WITHOUT_TOMBSTONE
+  st[n] = NONE; rlife[n] = 0;
+#else
+  st[n] = RETIRED;
+#endif
+  rage[n] = 0
+}
+#endif
 proctype owner() {
 end:
   do
@@ -253,6 +277,12 @@ end:
   :: atomic { st[1] == QUEUED -> pay(1) }
 #if LANES > 2
   :: atomic { st[2] == QUEUED -> pay(2) }
+#endif
+#ifdef ONE_STEP
+  :: atomic { st[0] == LANDED -> st[0] = DONE }               /* an archive waits, or an older release owns the lane */
+  :: atomic { st[1] == LANDED -> st[1] = DONE }
+  :: atomic { st[0] == LANDED -> end_at_once(0) }
+  :: atomic { st[1] == LANDED -> end_at_once(1) }
 #endif
   od
 }
@@ -380,6 +410,10 @@ proctype failover() {
 #ifdef ONE_STEP
        if
        :: fresh > 0 && st[fresh - 1] == QUEUED -> st[fresh - 1] = NONE; rlife[fresh - 1] = 0; accepted = 0
+       :: else
+       fi;
+       if                                                     /* the chain shows it again: it ends once more */
+       :: ended > 0 -> st[ended - 1] = LANDED; rlife[ended - 1] = ended_life; rage[ended - 1] = 0; accepted = ended_life
        :: else
        fi;
 #endif

@@ -86,7 +86,8 @@ SCENES = (
         "at-once",
         "home.pml",
         ("ONE_STEP", "SWEEP"),
-        "one server holds homes and lanes: producers accept in one step or in two, requests are late, a sweeper runs",
+        "one server holds homes and lanes: intents are accepted and end in one step or in two, requests are late, "
+        "a sweeper runs",
         quick=False,
     ),
     Scene(
@@ -124,6 +125,10 @@ RULES = (
     Rule("ACCEPT_IGNORES_HOME", "at-once-failover", _ACCEPT, "a key that has a home is not accepted in one step"),
     Rule("ACCEPT_WITHOUT_CLAIM", "at-once-failover", _ACCEPT, "accepting in one step also claims the key"),
     Rule("ACCEPT_WITHOUT_LIMIT", "at-once-failover", _ACCEPT, "an accept requested over 60 s ago is rejected"),
+    Rule(
+        "END_WITHOUT_HOME", "at-once-failover", _ACCEPT, "an intent that ends in one step leaves its record at its home"
+    ),
+    Rule("END_WITHOUT_TOMBSTONE", "at-once-failover", _ACCEPT, "an end in one step leaves a tombstone"),
     # -- the fence
     Rule("NO_FENCE_IN_TAKE", "lane", _TAKE, "take is fenced"),
     Rule("NO_FENCE_IN_RECORD", "lane", _RECORD, "the write-ahead is fenced"),

@@ -193,9 +193,9 @@ class WatchedLane(LaneStore):
         )
 
     def settle(
-        self, fence: Fence, batch: Sequence[words.Settlement], landed: int | None, now: int
+        self, fence: Fence, batch: Sequence[words.Settlement], landed: int | None, now: int, *home: Any
     ) -> list[words.Settled]:
-        answers = super().settle(fence, batch, landed, now)
+        answers = super().settle(fence, batch, landed, now, *home)
         self._wrote("settle", fence)
         return answers
 

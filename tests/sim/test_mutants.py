@@ -23,6 +23,8 @@ QUICK = [
     "closed_with_unretired_records",
     "cursor_moved_is_tried_again",
     "death_after_collection",
+    "ended_at_once_in_two_steps",
+    "ended_at_once_without_a_home",
     "failed_while_the_bytes_can_land",
     "former_owner_vouches",
     "held_intent_signs_itself_again",

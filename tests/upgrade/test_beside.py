@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.test_architecture import ROOT
-from txmanager.core.models import IntentId
+from txmanager.core.models import IntentId, LaneSpec
 from txmanager.ledger.redis import RedisLedger
+from txmanager.testing.ledger.home_at_once import end_of
+from txmanager.testing.ledger.stage import Stage
 
 OLD = "b726aa9"
 """Release 0.1.0."""
@@ -47,6 +49,9 @@ async def asking(source: Path, url: str, name: str, lane: str, *keys: int) -> as
 async def test_both_releases_accept_the_same_keys_at_once_and_each_key_gets_one_life(old_release, make_server):
     url = make_server().url
     lanes = {"old": "near:net:a:1", "new": "near:net:b:2"}
+    ledger = RedisLedger(url, prefix="both", durability="none")
+    for lane in lanes.values():  # whoever begins knows both
+        await ledger.register(LaneSpec(lane, "pool"))
     running = {
         "old": await asking(old_release, url, "old", lanes["old"], KEYS - 1, -1, -1),
         "new": await asking(ROOT, url, "new", lanes["new"], 0, KEYS, 1),
@@ -66,10 +71,42 @@ async def test_both_releases_accept_the_same_keys_at_once_and_each_key_gets_one_
     for name in running:
         assert told[name]["routes"] == [[lane, "active"] for lane in sorted(lanes.values())]
         assert told[name]["members"] == ["new", "old"]
-    ledger = RedisLedger(url, prefix="both", durability="none")
     try:
         views = await ledger.lanes()
         assert sum(view.depth for view in views) == KEYS, "nothing twice"
         assert await ledger.read(IntentId("pool", "k0")) is not None
     finally:
         await ledger.close()
+
+
+async def test_an_end_that_went_home_at_once_is_read_by_both_releases_alike(old_release, make_server):
+    url, lane = make_server().url, "near:net:a:1"
+    ledger = RedisLedger(url, prefix="both", durability="none")
+    stage = Stage(ledger, None, None)  # type: ignore[arg-type]
+    try:
+        await ledger.register(LaneSpec(lane, "pool"))
+        fence = await stage.own(lane)
+        [write] = await stage.inflight(fence)
+        [answer] = await ledger.settle(fence, [await end_of(stage, write)])
+        assert answer.retired
+        record = await stage.read(write)
+    finally:
+        await ledger.close()
+    script = str(ROOT / "tests" / "upgrade" / "reading.py")
+    told = []
+    for source in (old_release, ROOT):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, script, url, lane, write.id.key),
+            env={**os.environ, "PYTHONPATH": str(source)},
+            cwd=source,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0
+        told.append(json.loads(output))
+    old, new = told
+    assert old == new
+    assert (old["status"], old["times"]) == ("done", [record.created_at, answer.at])
+    assert (old["hash"], old["attempts"]) == (write.attempt.hash, [[write.attempt.nonce, write.attempt.hash]])
+    assert (old["claim"], old["same"]) == (["final", lane, write.life], True)
+    assert (old["append"], old["unretired"]) == ("retired", 0)

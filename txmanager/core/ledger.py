@@ -177,17 +177,26 @@ class Settlement:
     position: str
     outcome: Outcome
     deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    final: Record | None = None
+    """The record as it ends, but for its time: a store that holds home and lane retires it in the same step."""
+
+    @classmethod
+    def of(cls, record: Record, outcome: Outcome, deaths: Mapping[str, Mapping[str, Json]]) -> Settlement:
+        """The end of a record, as its owner knows it."""
+        return cls(record.id, record.life, record.position, outcome, deaths, record.ended(outcome, deaths))
 
 
 @value(frozen=True, slots=True)
 class Settled:
     """`settled` · `already` the same final state · `conflict` another final state stands · `refused` illegal from
-    `status` · `gone` retired."""
+    `status` · `gone` retired: by an earlier call of the same step, too."""
 
     word: Literal["settled", "already", "conflict", "refused", "gone"]
     status: str = ""
     at: int = 0
     """When it was settled, so that the owner knows the record exactly as it is stored."""
+    retired: bool = False
+    """Its home has the answer already, and the lane a tombstone."""
 
 
 @value(frozen=True, slots=True)
@@ -360,7 +369,10 @@ class LaneOwner(Protocol):
         """Write ahead, all or nothing, and move the cursor to just above the highest nonce; answers the cursor."""
         ...
 
-    async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]: ...
+    async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
+        """Store outcomes, each once. Where one store holds home and lane, an end that brings its `final` record is
+        retired in the same step, unless an archive waits for it or a budget has to be corrected first."""
+        ...
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool: ...
 

@@ -247,9 +247,12 @@ class Record:
         """Attempts whose landing is the intent's effect: all but the no-ops."""
         return tuple([a for a in self.attempts if a.purpose is not _NOOP])
 
-    def ended(self, outcome: Outcome, attempts: tuple[Attempt, ...], at: int) -> Record:
-        """As it is kept: final, without payload and directive. Spelled out: every intent ends once."""
-        intent = self.intent
+    def ended(self, outcome: Outcome, deaths: Mapping[str, Mapping[str, Json]]) -> Record:
+        """As it is kept, but for the time of its end: final, without payload and directive. Spelled out: every intent
+        ends once."""
+        intent, attempts = self.intent, self.attempts
+        if deaths:
+            attempts = tuple([a.with_proof(deaths[a.name]) if a.name in deaths else a for a in attempts])
         bare = Intent(
             id=intent.id,
             kind=intent.kind,
@@ -270,7 +273,7 @@ class Record:
             status=outcome.status,
             position=self.position,
             created_at=self.created_at,
-            updated_at=at,
+            updated_at=self.updated_at,
             attempts=attempts,
             outcome=outcome,
             hold=self.hold,

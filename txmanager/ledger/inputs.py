@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txmanager.core.errors import InvalidInput, NotAllowed, Outdated
+from txmanager.core.ledger import Settlement
 from txmanager.core.models import LaneSpec, Outcome, Record, is_name
 from txmanager.core.reservations import NONCE_LIMIT
 from txmanager.core.states import LaneState
@@ -16,9 +17,12 @@ def check_token(token: str) -> None:
         raise InvalidInput("token", "must be random and not empty: it is what tells one owner from the next")
 
 
-def check_final(outcome: Outcome) -> Outcome:
+def check_settlement(item: Settlement) -> Outcome:
+    outcome, final = item.outcome, item.final
     if not outcome.status.final:
         raise InvalidInput("outcome.status", f"must be done, failed or cancelled, not {outcome.status}")
+    if final is not None and (final.id != item.id or final.life != item.life or final.outcome != outcome):
+        raise InvalidInput("final", f"is not the end of {item.id.key!r} that is settled; build it with Record.ended")
     return outcome
 
 

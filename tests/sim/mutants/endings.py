@@ -28,13 +28,13 @@ def settle_not_idempotent() -> Sequence[Patch]:
     original = LaneStore.settle
 
     def settle(
-        self: LaneStore, fence: Fence, batch: Sequence[Settlement], landed: int | None, now: int
+        self: LaneStore, fence: Fence, batch: Sequence[Settlement], landed: int | None, now: int, *home: Any
     ) -> list[Settled]:
         for item in batch:
             record = self.records.get(item.id)
             if record is not None and record.status.final:
                 self.records[item.id] = replace(record, status=Status.INFLIGHT)
-        return original(self, fence, batch, landed, now)
+        return original(self, fence, batch, landed, now, *home)
 
     return [patch.object(LaneStore, "settle", settle)]
 
@@ -66,7 +66,7 @@ def cancel_races_the_write_ahead() -> Sequence[Patch]:
 def landed_is_forgotten() -> Sequence[Patch]:
     original = LaneStore.settle
 
-    def settle(self: LaneStore, fence: Fence, batch: Any, landed: int | None, now: int) -> list[Settled]:
-        return original(self, fence, batch, None, now)
+    def settle(self: LaneStore, fence: Fence, batch: Any, landed: int | None, *more: Any) -> list[Settled]:
+        return original(self, fence, batch, None, *more)
 
     return [patch.object(LaneStore, "settle", settle)]

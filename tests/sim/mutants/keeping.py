@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
 from tests.sim.ledger import SimLedger
 from tests.sim.mutants.registry import Patch, mutant
 from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import Appended, Claim, Claimed, Entry
-from txmanager.core.models import Record
+from txmanager.core.ledger import Appended, Claim, Claimed, Entry, Settled, Settlement
+from txmanager.core.models import Fence, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.memory.homes import Home, Homes
@@ -131,6 +132,38 @@ def retire_without_durability() -> Sequence[Patch]:
         return gone
 
     return [patch.object(SimLedger, "retire", retire)]
+
+
+def _settles_without_home() -> Patch:
+    original = LaneStore.settle
+
+    def settle(self: LaneStore, fence: Fence, batch: Any, landed: int | None, now: int, home: Any = None) -> Any:
+        return original(self, fence, batch, landed, now, home and (lambda final: None))
+
+    return patch.object(LaneStore, "settle", settle)
+
+
+@mutant("an end that leaves its lane at once leaves no answer at its home")
+def ended_at_once_without_a_home() -> Sequence[Patch]:
+    return [_settles_without_home()]
+
+
+@mutant("an end that goes home at once does so in two steps, the tombstone first")
+def ended_at_once_in_two_steps() -> Sequence[Patch]:
+    original = SimLedger.settle
+
+    async def settle(
+        self: SimLedger, fence: Fence, batch: Sequence[Settlement], landed: int | None = None
+    ) -> list[Settled]:
+        answers = await original(self, fence, batch, landed)
+        pairs = zip(batch, answers, strict=True)
+        finals = [replace(i.final, updated_at=a.at) for i, a in pairs if a.retired and i.final is not None]
+        if finals:
+            keep = self._retention_ms
+            await self._step("retire_home", lambda now: [self.homes.retire(r, keep, now) for r in finals])
+        return answers
+
+    return [_settles_without_home(), patch.object(SimLedger, "settle", settle)]
 
 
 @mutant("a lane closes as soon as nothing is queued, with final records still in it")

@@ -12,7 +12,7 @@ from txmanager.core.states import LaneState
 from txmanager.ledger.durable import codec
 from txmanager.ledger.durable.backend import Backend
 from txmanager.ledger.durable.link import Call, Refusal
-from txmanager.ledger.inputs import check_final, check_token
+from txmanager.ledger.inputs import check_settlement, check_token
 from txmanager.ledger.redis.codec import pack_outcome
 
 
@@ -127,7 +127,7 @@ def _filled(record: Record) -> codec.Row:
 
 
 def _settlement(item: Settlement) -> codec.Row:
-    outcome = check_final(item.outcome)
+    outcome = check_settlement(item)
     return {
         "id": item.id.text,
         "life": item.life,

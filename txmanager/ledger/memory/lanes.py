@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 
@@ -366,7 +366,15 @@ class LaneStore:
         assert self.cursor is not None
         return self.cursor
 
-    def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None, now: int) -> list[Settled]:
+    def settle(
+        self,
+        fence: Fence,
+        batch: Sequence[Settlement],
+        landed: int | None,
+        now: int,
+        keep_home: Callable[[Record], object] | None = None,
+    ) -> list[Settled]:
+        """With `keep_home` an end that may go home at once does so, and leaves its tombstone."""
         self.check_fence(fence)
         answers = []
         for item in batch:
@@ -383,7 +391,13 @@ class LaneStore:
                     a.with_proof(item.deaths[a.name]) if a.name in item.deaths else a for a in record.attempts
                 )
                 self._finish(replace(record, attempts=attempts), item.outcome, now)
-                answers.append(Settled("settled", item.outcome.status.value, now))
+                final = item.final if self.archive is None else None
+                if keep_home is not None and final is not None:
+                    final = replace(final, updated_at=now)
+                    keep_home(final)
+                    self.bury(final, now)
+                retired = record.id not in self.records
+                answers.append(Settled("settled", item.outcome.status.value, now, retired))
         if landed is not None and (self.landed is None or landed > self.landed):
             self.landed = landed
         return answers

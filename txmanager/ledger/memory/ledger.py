@@ -1,8 +1,8 @@
 """`MemoryLedger`: the async face of homes and lanes in one process.
 
 Home and lane steps are separate awaits, as on Redis, so that everything that can happen between them can happen here
-too; with `one_step` a new key is claimed and appended at once, as on a single server. `hop` is awaited before and after
-each step: a test or the simulator loses requests and replies there.
+too; with `one_step` a new key is claimed and appended at once, and an end goes home at once, as on a single server.
+`hop` is awaited before and after each step: a test or the simulator loses requests and replies there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from txmanager.core.alerts import Alert, Check
@@ -60,11 +61,11 @@ from txmanager.core.sessions import (
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.inputs import (
-    check_final,
     check_forgettable,
     check_numbers,
     check_one_step,
     check_retirable,
+    check_settlement,
     check_sort,
     check_stop,
     check_token,
@@ -109,6 +110,7 @@ class MemoryLedger:
         one_step: bool = True,
     ) -> None:
         self.vouches = vouches
+        self._together = one_step
         self._one_step = one_step and retention_ms >= ACCEPT_NEEDS_RETENTION_MS
         self._clock = clock
         self._retention_ms = retention_ms
@@ -331,17 +333,21 @@ class MemoryLedger:
 
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         for item in batch:
-            check_final(item.outcome)
+            check_settlement(item)
+        batch = [replace(item, final=None) if item.final and corrections(item.final) else item for item in batch]
 
         # an outcome seen on chain can be seen again; one that only we know must not be lost, nor rest on what was
         unseen = any(item.outcome.tx_hash is None for item in batch)
+
+        def keep_home(now: int) -> Callable[[Record], bool]:
+            return lambda final: self.homes.retire(final, self._retention_ms, now)
 
         def step(now: int) -> list[Settled]:
             store = self._fenced(fence)
             if unseen and store.history_id != self.history_id:
                 store.check_fence(fence)
                 raise RolledBack(fence.lane, store.history_id, self.history_id)
-            answers = store.settle(fence, batch, landed, now)
+            answers = store.settle(fence, batch, landed, now, keep_home(now) if self._together else None)
             for item in batch:
                 self._wake(fence.lane, item.id)
             return answers

@@ -205,21 +205,25 @@ def _in_order(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
 
 def pack_final(record: Record) -> bytes:
     """The record as its home keeps it: everything a retry is answered with, no raw bytes."""
+    return b"%s%d}" % (pack_untimed(record), record.updated_at)
+
+
+def pack_untimed(record: Record) -> bytes:
+    """The same up to the time of its end, which `settle` adds with the closing brace."""
     assert record.outcome is not None
     try:
-        return _pack_final(record, record.outcome)
+        return _pack_untimed(record, record.outcome)
     except InvalidInput:  # a result that an older release stored, too deep to be wrapped once more
-        return _pack_final(record, bounded(record.outcome))
+        return _pack_untimed(record, bounded(record.outcome))
 
 
-def _pack_final(record: Record, outcome: Outcome) -> bytes:
+def _pack_untimed(record: Record, outcome: Outcome) -> bytes:
     intent = record.intent
-    return dumps(
+    told = dumps(
         {
             "kind": intent.kind,
             "more": more(intent).decode(),
             "at": record.created_at,
-            "up": record.updated_at,
             "sid": record.position,
             "outcome": _outcome_json(outcome),
             "hold": record.hold,
@@ -228,6 +232,7 @@ def _pack_final(record: Record, outcome: Outcome) -> bytes:
             "attempts": [[str(a.nonce), a.hash, a.purpose, _attempt_json(a), a.proof] for a in record.attempts],
         }
     )
+    return told[:-1] + b',"up":'
 
 
 def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: bytes) -> Record:

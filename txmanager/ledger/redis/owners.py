@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from txmanager.core.budgets import corrections
 from txmanager.core.errors import Fenced, Refused, RolledBack
-from txmanager.core.ledger import SCHEMA, Lease, Renewed, Settled, Settlement, Taken, WriteAhead
+from txmanager.core.ledger import SCHEMA, TOMBSTONE_MS, Lease, Renewed, Settled, Settlement, Taken, WriteAhead
 from txmanager.core.models import Fence, IntentId, Json, Record
 from txmanager.core.states import LaneState, Status, sources
-from txmanager.ledger.inputs import check_final, check_token
+from txmanager.ledger.inputs import check_settlement, check_token
 from txmanager.ledger.redis import codec
 from txmanager.ledger.redis.backend import Backend, words
 from txmanager.ledger.redis.runner import Arg, Call
@@ -117,25 +118,35 @@ class Owners(Backend):
         # an outcome seen on chain can be seen again; one that only we know must not be lost, nor rest on what was
         unseen = any(item.outcome.tx_hash is None for item in batch)
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
-        args += ("unseen" if unseen else "", *_SOURCES)
+        args += ("unseen" if unseen else "", *_SOURCES, lane, self._retention_ms, TOMBSTONE_MS, len(batch))
+        keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, [item.id for item in batch])]
         for item in batch:
-            outcome = check_final(item.outcome)
+            outcome = check_settlement(item)
             landed_as = "" if outcome.tx_hash is None else f"{outcome.nonce}:{outcome.tx_hash}"
             code = str(outcome.error["code"]) if outcome.error else ""
             args += (item.life, outcome.status.value, codec.pack_outcome(outcome), landed_as, code)
+            args += self._home_args(item)
             args += _deaths(item.deaths)
-        keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, [item.id for item in batch])]
+            if self._link.one_server:
+                keys += self._home_keys(item.id)
         reply = await self._fenced(fence, "settle", keys, args, durable=unseen)
         if reply[0] == b"rolled_back":
             raise RolledBack(lane, reply[1].decode(), reply[2].decode())
         at, answers = int(reply[1]), []
         for item, told in zip(batch, reply[2:], strict=True):
-            if told == b"settled":
-                answers.append(Settled("settled", item.outcome.status.value, at))
+            if isinstance(told, bytes):
+                answers.append(Settled("settled", item.outcome.status.value, at, told == b"retired"))
             else:
                 word: Any = told[0].decode()
                 answers.append(Settled(word, told[1].decode() if len(told) > 1 else ""))
         return answers
+
+    def _home_args(self, item: Settlement) -> tuple[Arg, ...]:
+        """What the home is to keep at once: nothing where it lives elsewhere, or charges are corrected first."""
+        final = item.final
+        if final is None or not self._link.one_server or corrections(final):
+            return "", "", ""
+        return final.intent.fingerprint, final.created_at, codec.pack_untimed(final)
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         lane = fence.lane

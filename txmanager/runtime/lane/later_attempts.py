@@ -192,8 +192,7 @@ class LaterAttempts:
     async def _fail_dead(self, flight: Flight, order: Resign, error: Mapping[str, Json]) -> None:
         """The intent cannot be signed again (a delegate that expired): dead for ever, and proven so."""
         lane, record = self._lane, flight.record
-        item = Settlement(record.id, record.life, record.position, failed_outcome(lane, error), order.deaths)
-        if await lane.settle([item]):
+        if await lane.settle([Settlement.of(record, failed_outcome(lane, error), order.deaths)]):
             lane.plan.flights.remove(record.id)
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -182,11 +182,17 @@ class OwnedLane:
     async def settle(self, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         """Empty when the ledger may have forgotten attempts: an end that no chain shows cannot rest on it."""
         try:
-            return await self.retry_while_leased(lambda: self.context.ledger.settle(self.fence, batch, landed))
+            answers = await self.retry_while_leased(lambda: self.context.ledger.settle(self.fence, batch, landed))
         except RolledBack as change:
             self.log.error("ledger history changed", stored=change.stored, found=change.found)
             await self.requests.apply()
             return []
+        for item, answer in zip(batch, answers, strict=True):
+            if answer.retired:
+                self.context.metrics.retired.inc()
+            elif answer.word == "settled" and item.final is not None:
+                self.context.retire(replace(item.final, updated_at=answer.at))
+        return answers
 
     async def keep(self, landed: Sequence[Landed]) -> None:
         """A rollback past finality forgets them. A failure here stops nothing: an operator can then replay less."""

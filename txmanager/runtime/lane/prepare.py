@@ -29,13 +29,15 @@ async def prepare(lane: OwnedLane, intents: list[Intent]) -> list[Prepared | Imp
 async def fail_unsigned(lane: OwnedLane, failed: Sequence[tuple[Taken, Mapping[str, Json]]]) -> None:
     if not failed:
         return
-    batch = [Settlement(t.intent.id, t.life, t.position, failed_outcome(lane, error)) for t, error in failed]
+    batch = [
+        Settlement.of(record_of(lane.id, entry, Status.QUEUED), failed_outcome(lane, error), {})
+        for entry, error in failed
+    ]
     for (entry, _), item, answer in zip(failed, batch, await lane.settle(batch), strict=False):
         if answer.word == "settled":
             lane.context.metrics.settled.labels(lane.id, Status.FAILED).inc()
             if lane.traces is not None:
                 lane.traces.settled(entry.intent, item.outcome, answer.at)
-            lane.context.retire(record_of(lane.id, entry, Status.QUEUED).ended(item.outcome, (), answer.at))
 
 
 def failed_outcome(lane: OwnedLane, error: Mapping[str, Json]) -> Outcome:

@@ -28,7 +28,7 @@ from txmanager.core.decide import (
 from txmanager.core.errors import Busy, InvalidInput, Unavailable
 from txmanager.core.flights import ON_CHAIN, Flight
 from txmanager.core.ledger import Settlement
-from txmanager.core.models import Attempt, Purpose, Record
+from txmanager.core.models import Attempt, Purpose
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.runtime.lane.breaks import is_break
@@ -216,10 +216,7 @@ class Tracker:
         # What a contract or a node said is cut to size: it must not keep a final transaction from ending its intent.
         most = lane.policy.max_result_bytes
         ends = [(f, replace(step, outcome=bounded(step.outcome, most))) for f, step in ends]
-        batch = [
-            Settlement(f.record.intent.id, f.record.life, f.record.position, step.outcome, step.deaths)
-            for f, step in ends
-        ]
+        batch = [Settlement.of(f.record, step.outcome, step.deaths) for f, step in ends]
         landed, deepest = _landed([f for f, _ in ends])
         lane.plan.gaps.settled(landed)
         lane.checks.settled(deepest)
@@ -250,7 +247,6 @@ class Tracker:
                 if lane.traces is not None:
                     lane.traces.settled(record.intent, step.outcome, began)
                 lane.context.metrics.settle_s.observe(max(0, answer.at - record.created_at) / 1000)
-                lane.context.retire(_final(flight, step, answer.at))
             elif answer.word in ("conflict", "refused"):
                 evidence = {"intent": str(record.id), "stored": answer.status, "seen": step.outcome.status}
                 await lane.quarantine(QuarantineCause.UNEXPLAINED_OUTCOME, evidence)
@@ -431,10 +427,3 @@ def _landed(flights: Sequence[Flight]) -> tuple[int, tuple[int, int]]:
         if flight.noop_at is not None:
             highest = max(highest, flight.noop_at)
     return highest, deepest
-
-
-def _final(flight: Flight, step: Settle, at: int) -> Record:
-    attempts = flight.record.attempts
-    if step.deaths:
-        attempts = tuple(a.with_proof(step.deaths[a.name]) if a.name in step.deaths else a for a in attempts)
-    return flight.record.ended(step.outcome, attempts, at)

@@ -5,6 +5,7 @@
 -- Why    a producer that paused between claim and append meets the tombstone, not an empty place; and an archive
 --        that is away for long must neither fill the memory nor lose what went on without it
 --@include _time
+--@include _home
 local lag, now = redis.call('HGET', KEYS[2], 'archive'), clock()
 local late = lag and redis.call('SCARD', KEYS[1]) - lag or 0 -- so many may go without it
 local buried = {}
@@ -13,9 +14,7 @@ for i = 4, #KEYS do
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'arc')
   local waits = lag and not record[3]
   if record[1] == ARGV[at + 2] and record[2] == ARGV[at + 1] and (not waits or late > 0) then
-    redis.call('DEL', KEYS[i])
-    redis.call('HSET', KEYS[i], 's', 'retired', 'l', ARGV[at + 1])
-    redis.call('PEXPIRE', KEYS[i], ARGV[1])
+    tombstone(KEYS[i], ARGV[at + 1], ARGV[1])
     if waits then redis.call('ZADD', KEYS[3], digits(now), ARGV[at + 1] .. ' ' .. ARGV[at]) end
     buried[#buried + 1] = ARGV[at]
     late = late - 1

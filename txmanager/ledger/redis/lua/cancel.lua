@@ -24,7 +24,8 @@ if unsigned then
     redis.call('HDEL', KEYS[6], 'p')
   end
   finish(KEYS[3], KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(clock()))
-  leave(KEYS[2], KEYS[4], KEYS[5], {ARGV[1]}, {record[3]})
+  leave(KEYS[2], KEYS[4], {ARGV[1]}, {record[3]})
+  await_home(KEYS[5], {ARGV[1]})
   give_back(KEYS[1], {record[6] or nil})
   redis.call('PUBLISH', ARGV[5], ARGV[1])
   return {'cancelled'}

@@ -1,11 +1,15 @@
--- settle: store outcomes, each once, and leave the queue.
--- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  6.. record (hash)
+-- settle: store outcomes, each once, and leave the queue; where one server holds homes and lane, retire them as well.
+-- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5 finals (set)  then a record (hash) per
+--        outcome  then, on one server, per outcome: home (string), open (zset)
 -- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  5 "unseen" if no chain shows some of the ends | ""
---        6, 7, 8 what done, failed and cancelled may follow  then per outcome: life, status, outcome (json),
---        landed attempt name | "", error code, number of deaths, then per death: name, proof
--- Reply  {"ok", at, "settled" | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
+--        6, 7, 8 what done, failed and cancelled may follow  9 lane  10 retention ms  11 tombstone ms  12 how many
+--        then per outcome: life, status, outcome (json), landed attempt name | "", error code, then what its home
+--        keeps: fingerprint, born, record (json, up to its time) | "", "", "" to retire it later, then number of deaths,
+--        then per death: name, proof
+-- Reply  {"ok", at, "settled" | "retired" | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
 --        {"rolled_back", stored, found} | {"fenced", owner, epoch}
--- Why    a worker that paused past its lease must not overwrite its successor's result
+-- Why    a worker that paused past its lease must not overwrite its successor's result; and one step cannot be left
+--        half done, so no home has to be durable before a tombstone
 --@include _time
 --@include _decimal
 --@include _fence
@@ -14,6 +18,7 @@
 --@include _finish
 --@include _room
 --@include _record_id
+--@include _home
 local out = fenced(KEYS[1], ARGV[1], ARGV[2])
 if out then return out end
 if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it remembers of the attempts
@@ -23,7 +28,8 @@ end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 local archive = redis.call('HGET', KEYS[1], 'archive')
-local now, at, finals, sids, shares = digits(clock()), 9, {}, {}, {}
+local many = tonumber(ARGV[12])
+local now, at, ended, waiting, sids, shares = digits(clock()), 13, {}, {}, {}, {}
 local replies, none = {'ok', now}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
 
@@ -42,14 +48,15 @@ local function proven(key, name, status, deaths, landed)
   return true
 end
 
-for i = 6, #KEYS do
+for i = 6, many + 5 do
   local life, status, outcome, name, err = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local deaths, count = none, tonumber(ARGV[at + 5])
+  local fingerprint, born, final = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+  local deaths, count = none, tonumber(ARGV[at + 8])
   if count > 0 then
     deaths = {}
-    for d = 1, count do deaths[ARGV[at + 4 + 2 * d]] = ARGV[at + 5 + 2 * d] end
+    for d = 1, count do deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d] end
   end
-  at = at + 6 + 2 * count
+  at = at + 9 + 2 * count
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name, 'q')
   local before = record[1]
   if before == 'retired' or record[2] ~= life then
@@ -60,30 +67,40 @@ for i = 6, #KEYS do
     or not proven(KEYS[i], name, status, deaths, record[5]) then
     replies[#replies + 1] = {'refused', before}
   else
-    for death, proof in pairs(deaths) do
-      if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
+    local id, hash = id_of(KEYS[i]), string.match(name, ':(.+)') or ''
+    if final ~= '' and not archive then
+      local home = many + 2 * i - 6
+      keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final .. now .. '}', ARGV[10])
+      tombstone(KEYS[i], life, ARGV[11])
+      event(KEYS[3], id, status, now, hash, err)
+      replies[#replies + 1] = 'retired'
+    else
+      for death, proof in pairs(deaths) do
+        if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
+      end
+      if record[4] then redis.call('HDEL', KEYS[i], 'd') end -- the operator's word has nothing left to act on
+      if archive then
+        keep_payload(KEYS[2], KEYS[i], record[3])
+      elseif before == 'held' then
+        redis.call('HDEL', KEYS[i], 'p') -- of one that was set aside
+      end
+      finish(KEYS[3], KEYS[i], id, status, outcome, hash, err, now)
+      waiting[#waiting + 1] = id
+      replies[#replies + 1] = 'settled'
     end
-    if record[4] then redis.call('HDEL', KEYS[i], 'd') end -- the operator's word has nothing left to act on
-    if archive then
-      keep_payload(KEYS[2], KEYS[i], record[3])
-    elseif before == 'held' then
-      redis.call('HDEL', KEYS[i], 'p') -- of one that was set aside
-    end
-    local id = id_of(KEYS[i])
-    finish(KEYS[3], KEYS[i], id, status, outcome, string.match(name, ':(.+)') or '', err, now)
-    finals[#finals + 1] = id
+    ended[#ended + 1] = id
     sids[#sids + 1] = record[3]
     if record[6] then shares[#shares + 1] = record[6] end
-    replies[#replies + 1] = 'settled'
   end
 end
 if ARGV[3] ~= '' then
   local landed = redis.call('HGET', KEYS[1], 'landed')
   if not landed or below(landed, ARGV[3]) then redis.call('HSET', KEYS[1], 'landed', ARGV[3]) end
 end
-if #finals > 0 then
+if #ended > 0 then
   give_back(KEYS[1], shares)
-  leave(KEYS[2], KEYS[4], KEYS[5], finals, sids)
-  redis.call('PUBLISH', ARGV[4], table.concat(finals, '\n'))
+  leave(KEYS[2], KEYS[4], ended, sids)
+  await_home(KEYS[5], waiting)
+  redis.call('PUBLISH', ARGV[4], table.concat(ended, '\n'))
 end
 return replies
