@@ -36,6 +36,9 @@ def up(
         str | None, typer.Option(help="... with these keys: file:PATH, env:NAME or vault:PATH.")
     ] = None,
     evm: Annotated[bool, typer.Option("--evm", help="An EVM chain, too: starts anvil, with a pool `evm`.")] = False,
+    jemalloc: Annotated[
+        bool, typer.Option(help="Preload jemalloc into the embedded Valkey if this machine has it (libjemalloc2).")
+    ] = True,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="Your configuration: nothing embedded.")] = None,
 ) -> None:
     """Run the whole stack until Ctrl-C: store, NEAR devnet, API, workers, sweeper."""
@@ -48,7 +51,9 @@ def up(
         raise InvalidInput("--near-rpc", "and --config do not go together: name the node in [networks] of the file")
     if config is not None and evm:
         raise InvalidInput("--evm", "and --config do not go together: name the node in [networks] of the file")
-    options = StackOptions(data, port, workers, keys, block_ms, redis=redis, near=near, config=config, evm=evm)
+    options = StackOptions(
+        data, port, workers, keys, block_ms, redis=redis, near=near, config=config, evm=evm, jemalloc=jemalloc
+    )
     asyncio.run(_up(options))
 
 

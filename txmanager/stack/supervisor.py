@@ -18,6 +18,7 @@ from typing import IO
 from txmanager.core.errors import InvalidInput, Misconfigured, Unavailable
 from txmanager.settings import ENVIRONMENT_PREFIX, ApiSettings, environment_of, key_variables, load
 from txmanager.settings.variables import Program
+from txmanager.stack.allocator import find_jemalloc, preloaded
 from txmanager.stack.anvil import PHRASE, PHRASE_VARIABLE, anvil_answers, anvil_argv, anvil_config, find_anvil
 from txmanager.stack.child import Child
 from txmanager.stack.folder import DataFolder, config_text, write_private
@@ -53,6 +54,8 @@ class StackOptions:
     config: Path | None = None
     evm: bool = False
     """Whether an anvil runs beside, with a pool of its own."""
+    jemalloc: bool = True
+    """Whether the embedded Valkey allocates by jemalloc, if this machine has it."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Overrides of the configuration, for every program."""
 
@@ -169,10 +172,14 @@ class Stack:
         if self.options.redis is not None:
             return f"url = {self.folder.refer('ledger-url', self.options.redis)}"
         port, password = free_port(), self.folder.ledger_password()
-        child = self._child("valkey", valkey_argv(self.folder.valkey_config(), self.folder.path / "valkey", port))
+        argv = valkey_argv(self.folder.valkey_config(), self.folder.path / "valkey", port)
+        jemalloc = await asyncio.to_thread(find_jemalloc, argv[0]) if self.options.jemalloc else None
+        child = self._child("valkey", argv, self._without_secrets() | (preloaded(jemalloc) if jemalloc else {}))
         await child.start()
         await self._until(lambda: listens(port, password), child)
         self._say(f"Valkey on 127.0.0.1:{port}, data in {self.folder.path / 'valkey'}")
+        if jemalloc:
+            self._say(f"Valkey uses jemalloc ({jemalloc}); --no-jemalloc turns it off")
         secret = json.dumps(str(self.folder.ledger_password_file))
         return f'url = "redis://127.0.0.1:{port}/0"\npassword = {{ file = {secret} }}'
 

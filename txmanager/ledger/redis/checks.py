@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from txmanager.core.errors import Misconfigured, TxManagerError
@@ -60,6 +61,7 @@ def _judge(info: dict[str, str]) -> list[Finding]:
                 "fail", "the server is a replica and takes no writes", "let ledger.url name the primary or Sentinel"
             )
         )
+    findings.append(_allocator(info))
     findings.append(_eviction(info.get("maxmemory_policy", "noeviction")))
     findings.append(
         Finding("ok", "append-only file is on")
@@ -67,6 +69,21 @@ def _judge(info: dict[str, str]) -> list[Finding]:
         else Finding("warn", "persistence is off: a restart forgets every intent", "set appendonly yes")
     )
     return findings
+
+
+def _allocator(info: dict[str, str]) -> Finding:
+    """A library that was preloaded does not show in INFO, only in the process, if that runs on this machine."""
+    built_with = info.get("mem_allocator", "unknown")
+    if built_with.startswith("jemalloc"):
+        return Finding("ok", f"allocator {built_with}")
+    process = Path("/proc") / info.get("process_id", "0")
+    try:
+        here = (process / "comm").read_text().strip() in ("valkey-server", "redis-server")
+        if here and "libjemalloc" in (process / "maps").read_text():
+            return Finding("ok", "allocator jemalloc (preloaded)")
+    except OSError:
+        pass
+    return Finding("ok", f"allocator {built_with}; with jemalloc the server needs less processor time")
 
 
 def _eviction(policy: str) -> Finding:
