@@ -1,6 +1,7 @@
 """Run everything on this machine and write `docs/performance.md`.
 
     python -m bench [--jobs 20000] [--peer-jobs N] [--repeats 3] [--quick] [--only drain,network,...] [--keep]
+                    [--against REV]
 
 Ratios decide; absolute figures only say what this machine did. It refuses nothing when the machine is busy, but the
 report shows the load it was made under.
@@ -9,6 +10,7 @@ report shows the load it was made under.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -25,10 +27,13 @@ from bench import contenders, figures
 from bench.figures import Series, percentile, sample
 from bench.page import write_page
 from bench.processes import ROOT, SERVERS, Failed, choose_server, redis_server, run
+from txmanager.stack.allocator import find_jemalloc
+from txmanager.stack.parts import valkey_binary
 
-PARTS = ("drain", "network", "latency", "accept", "signers", "memory", "blocks", "growth", "million", "recovery")
 ONCE = ("memory", "blocks", "growth", "million", "recovery")
 """Counted or slow: once is enough."""
+PARTS = ("drain", "send", "network", "latency", "accept", "signers", *ONCE)
+WITH_PEERS = ("drain", "send", "network", "latency")
 _RESULTS = ROOT / ".cache" / "bench" / "results.json"
 Results = dict[str, dict[str, Series]]
 
@@ -39,16 +44,23 @@ def _put(results: Results, part: str, name: str) -> Series:
 
 def measure_drain(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
     wide = ("--window", str(figures.WIDE))
+    durable = (*wide, "--durability", "fsync")
+
+    def ours(name: str, *words: str, **how: Any) -> None:
+        sample(_put(results, "drain", name), lambda: figures.drain_ours(options.jobs, *words, **how))
+
     for name in ("raw", "aiohttp", "lua"):
         sample(_put(results, "drain", f"limit: {name}"), lambda n=name: figures.limit(n, options.jobs))  # type: ignore[misc]
-    sample(_put(results, "drain", "txmanager"), lambda: figures.drain_ours(options.jobs, *wide))
-    durable = (*wide, "--durability", "fsync")
-    sample(
-        _put(results, "drain", "txmanager, fsync"), lambda: figures.drain_ours(options.jobs, *durable, fsync="always")
-    )
+    ours("txmanager", *wide)
+    ours("txmanager, fsync", *durable, fsync="always")
+    if options.server == "valkey" and find_jemalloc(valkey_binary()):
+        ours("txmanager, jemalloc", *wide, jemalloc=True)
+        ours("txmanager, fsync, jemalloc", *durable, fsync="always", jemalloc=True)
     if options.server == "valkey" and shutil.which("redis-server"):
-        other = _put(results, "drain", "txmanager, on redis-server")
-        sample(other, lambda: figures.drain_ours(options.jobs, *wide, server="redis"))
+        ours("txmanager, on redis-server", *wide, server="redis")
+    if options.tree:
+        ours(options.baseline, *wide, source=options.tree)
+        ours(f"{options.baseline}, fsync", *durable, fsync="always", source=options.tree)
     for name in peers:
         sample(_put(results, "drain", name), lambda n=name: figures.drain_peer(n, options.peer_jobs))  # type: ignore[misc]
     for name in contenders.BARE:
@@ -56,9 +68,21 @@ def measure_drain(results: Results, options: argparse.Namespace, peers: list[str
         sample(bare, lambda n=name: figures.drain_peer(n, options.peer_jobs, http="bare"))  # type: ignore[misc]
 
 
+def measure_send(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
+    """The lines of earlier pages: everybody else signs and sends, and does not look up what became of it."""
+    for name in ("raw", "aiohttp"):
+        sample(_put(results, "send", f"limit: {name}"), lambda n=name: figures.limit(n, options.jobs, "send"))  # type: ignore[misc]
+    for name in peers:
+        series = _put(results, "send", name)
+        sample(series, lambda n=name: figures.drain_peer(n, options.peer_jobs, work="send"))  # type: ignore[misc]
+
+
 def measure_network(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
     rtt = figures.RTT_MS
     sample(_put(results, "network", "txmanager"), lambda: figures.drain_ours(options.jobs, rtt_ms=rtt))
+    if options.tree:
+        before = _put(results, "network", options.baseline)
+        sample(before, lambda: figures.drain_ours(options.jobs, rtt_ms=rtt, source=options.tree))
     sample(_put(results, "handler", "txmanager"), lambda: figures.drain_ours(options.jobs, handler_ms=rtt))
     few = max(400, options.peer_jobs // 4)
     for name in peers:
@@ -70,18 +94,22 @@ def measure_latency(results: Results, options: argparse.Namespace, peers: list[s
     jobs = 400 if options.quick else 1_000
     runs: dict[str, Callable[[], dict[str, Any]]] = {"txmanager": lambda: figures.latency_ours(jobs)}
     runs["txmanager, fsync"] = lambda: figures.latency_ours(jobs, "always", "fsync")
+    if options.tree:
+        runs[options.baseline] = lambda: figures.latency_ours(jobs, source=options.tree)
     for name in peers:
         if name not in contenders.BATCH_ONLY:
             runs[name] = lambda n=name: figures.latency_peer(n, jobs)  # type: ignore[misc]
     for name, measure in runs.items():
         low, high = _put(results, "p50", name), _put(results, "p99", name)
         try:
-            took = measure()["latencies_ms"]
+            told = measure()
         except Failed as why:
             low.failed = high.failed = str(why)
             continue
-        low.samples.append(percentile(took, 0.5))
-        high.samples.append(percentile(took, 0.99))
+        low.samples.append(percentile(told["latencies_ms"], 0.5))
+        high.samples.append(percentile(told["latencies_ms"], 0.99))
+        if "body_ms" in told:
+            _put(results, "body", name).samples.append(percentile(told["body_ms"], 0.5))
 
 
 def measure_accept(results: Results, options: argparse.Namespace) -> None:
@@ -89,6 +117,9 @@ def measure_accept(results: Results, options: argparse.Namespace) -> None:
     sample(_put(results, "accept", "without Redis"), lambda: figures.accept("memory", seconds))
     sample(_put(results, "accept", "txmanager"), lambda: figures.accept("redis", seconds))
     sample(_put(results, "accept", "txmanager, fsync"), lambda: figures.accept("redis", seconds, "always", "fsync"))
+    if options.tree:
+        before = _put(results, "accept", f"{options.baseline}, fsync")
+        sample(before, lambda: figures.accept("redis", seconds, "always", "fsync", options.tree))
 
 
 def measure_memory(results: Results, options: argparse.Namespace) -> None:
@@ -132,7 +163,7 @@ def measure_recovery(results: Results, options: argparse.Namespace) -> None:
     sample(_put(results, "recovery", "txmanager"), lambda: run(command, 400), "leases")
 
 
-GROUPS = {"network": ("network", "handler"), "latency": ("p50", "p99")}
+GROUPS = {"network": ("network", "handler"), "latency": ("p50", "p99", "body")}
 """Parts that measure several figures at once."""
 
 
@@ -156,6 +187,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {','.join(PARTS)}")
     parser.add_argument("--keep", action="store_true", help="parts not asked for stay as the last run measured them")
     parser.add_argument("--server", choices=SERVERS, default=SERVERS[0], help="the embedded Valkey, or redis-server")
+    parser.add_argument("--against", default="", metavar="REV", help="measure this commit in turn with yours")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "performance.md")
     options = parser.parse_args()
     if options.quick:
@@ -173,6 +205,14 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    options.tree, options.baseline = None, f"commit {options.against}"
+    with contextlib.ExitStack() as stack:
+        if options.against:
+            options.tree = stack.enter_context(contenders.tree_of(options.against))
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     choose_server(options.server)
     peers = contenders.install_peers()
     results: Results = _kept(options.only) if options.keep else {}
@@ -187,8 +227,8 @@ def main() -> None:
             if repeat and part in ONCE:
                 continue
             print(f"  {part}", flush=True)
-            measure = globals()[f"measure_{part}"]
-            measure(results, options, peers) if part in ("drain", "network", "latency") else measure(results, options)
+            take = globals()[f"measure_{part}"]
+            take(results, options, peers) if part in WITH_PEERS else take(results, options)
             for group in results.values():
                 for series in group.values():
                     if series.failed:
@@ -204,6 +244,7 @@ def main() -> None:
         **contenders.versions(peers),
     }
     told = {part: {name: asdict(one) for name, one in group.items()} for part, group in results.items()}
+    _RESULTS.parent.mkdir(parents=True, exist_ok=True)
     _RESULTS.write_text(json.dumps({"machine": machine, "results": told}))
     write_page(
         options.output, results, machine, jobs=options.jobs, peer_jobs=options.peer_jobs, repeats=options.repeats

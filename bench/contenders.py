@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench.processes import ROOT
@@ -62,7 +65,7 @@ def _install_node() -> None:
 
 
 def peer(
-    name: str, mode: str, redis: str, sink: int, jobs: int, rate: float, http: str = "aiohttp"
+    name: str, mode: str, redis: str, sink: int, jobs: int, rate: float, http: str = "aiohttp", work: str = "whole"
 ) -> tuple[list[str], dict[str, str]]:
     """The command of a peer and its environment."""
     if name == "bullmq":
@@ -70,7 +73,7 @@ def peer(
     else:
         command = [str(_VENV / "bin" / "python"), "-m", f"bench.peers.{name}_peer"]
     command += [mode, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs), "--rate", str(rate)]
-    command += ["--http", http]
+    command += ["--http", http, "--work", work]
     return command, {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
@@ -78,9 +81,21 @@ def ours(mode: str, redis: str, rpc: int, jobs: int, *more: str) -> list[str]:
     return [sys.executable, "-m", "bench.ours", mode, "--redis", redis, "--rpc", str(rpc), "--jobs", str(jobs), *more]
 
 
-def limit(name: str, redis: str, sink: int, jobs: int) -> list[str]:
+def limit(name: str, redis: str, sink: int, jobs: int, work: str = "whole") -> list[str]:
     command = [sys.executable, "-m", "bench.limits", name]
-    return [*command, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs)]
+    return [*command, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs), "--work", work]
+
+
+@contextlib.contextmanager
+def tree_of(revision: str) -> Iterator[Path]:
+    """The sources of another commit, to be measured in turn with these: its code, driven by its own `bench.ours`."""
+    with tempfile.TemporaryDirectory(prefix="bench-against-") as folder:
+        command = ["git", "archive", revision, "txmanager", "bench"]
+        packed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        if packed.returncode != 0:
+            raise SystemExit(f"--against: {packed.stderr.decode().strip() or 'no such commit'}")
+        subprocess.run(["tar", "-x"], cwd=folder, input=packed.stdout, check=True)
+        yield Path(folder)
 
 
 def versions(peers: list[str]) -> dict[str, str]:

@@ -8,10 +8,11 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bench import contenders
-from bench.processes import Failed, Redis, ask, proxy, redis_server, run, sink
+from bench.processes import ROOT, Failed, Redis, ask, proxy, redis_server, run, sink
 
 RTT_MS = 20.0
 RATE = 200.0
@@ -50,10 +51,17 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(
-    *, fsync: str = "everysec", rtt_ms: float = 0.0, handler_ms: float = 0.0, server: str = ""
+    *,
+    fsync: str = "everysec",
+    rtt_ms: float = 0.0,
+    handler_ms: float = 0.0,
+    server: str = "",
+    jemalloc: bool = False,
 ) -> Iterator[Stage]:
     """A Redis, a sink and, where the network takes its time, a proxy: new ones for every sample."""
-    with redis_server(fsync, server) as redis, sink(handler_ms) as port, contextlib.ExitStack() as more:
+    with contextlib.ExitStack() as more:
+        redis = more.enter_context(redis_server(fsync, server, jemalloc=jemalloc))
+        port = more.enter_context(sink(handler_ms))
         yield Stage(redis, port, more.enter_context(proxy(port, rtt_ms)) if rtt_ms else port)
 
 
@@ -69,13 +77,14 @@ def sample(series: Series, measure: Callable[[], dict[str, Any]], key: str = "pe
 
 
 def drain_ours(
-    jobs: int, *options: str, lanes: int = 8, fsync: str = "everysec", server: str = "", **delays: float
+    jobs: int, *options: str, lanes: int = 8, source: Path = ROOT, jemalloc: bool = False, **stage_options: Any
 ) -> dict[str, Any]:
-    with stage(fsync=fsync, server=server, **delays) as at:
+    with stage(jemalloc=jemalloc, **stage_options) as at:
         words = ("--lanes", str(lanes), *options)
-        run(contenders.ours("fill", at.redis.url, at.rpc, jobs, *words), 600)
+        spent = at.redis.cpu_s()
+        run(contenders.ours("fill", at.redis.url, at.rpc, jobs, *words), 600, source=source)
         before = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts(), at.redis.written()
-        told = run(contenders.ours("empty", at.redis.url, at.rpc, jobs, *words), 600)
+        told = run(contenders.ours("empty", at.redis.url, at.rpc, jobs, *words), 600, source=source)
         after = at.redis.cpu_s(), at.redis.commands(), at.redis.scripts(), at.redis.written()
         cpu_s, commands, scripts, written = (now - then for now, then in zip(after, before, strict=True))
         stats = ask(at.sink, "bench_stats")
@@ -84,6 +93,7 @@ def drain_ours(
             **{name: stats[name] for name in ("violations", "connections", "requests")},
             "jobs": jobs,
             "redis_us": cpu_s / jobs * 1e6,
+            "accept_us": (before[0] - spent) / jobs * 1e6,
             "commands": commands / jobs,
             "scripts": scripts / jobs,
             "written": written / jobs,
@@ -131,22 +141,25 @@ def million(queued: int, part: int) -> dict[str, float]:
 
 
 def drain_peer(
-    name: str, jobs: int, *, rtt_ms: float = 0.0, handler_ms: float = 0.0, http: str = "aiohttp"
+    name: str, jobs: int, *, rtt_ms: float = 0.0, handler_ms: float = 0.0, http: str = "aiohttp", work: str = "whole"
 ) -> dict[str, Any]:
     with stage(rtt_ms=rtt_ms, handler_ms=handler_ms) as at:
-        command, env = contenders.peer(name, "drain", at.redis.url, at.rpc, jobs, RATE, http)
+        command, env = contenders.peer(name, "drain", at.redis.url, at.rpc, jobs, RATE, http, work)
         told = run(command, 600, env)
         return {**told, "violations": ask(at.sink, "bench_stats")["violations"]}
 
 
-def limit(name: str, jobs: int) -> dict[str, Any]:
+def limit(name: str, jobs: int, work: str = "whole") -> dict[str, Any]:
     with stage() as at:
-        return run(contenders.limit(name, at.redis.url, at.sink, jobs), 300)
+        return run(contenders.limit(name, at.redis.url, at.sink, jobs, work), 300)
 
 
-def latency_ours(jobs: int, fsync: str = "everysec", durability: str = "none") -> dict[str, Any]:
-    with stage(fsync=fsync) as at:
-        return run(contenders.ours("latency", at.redis.url, at.rpc, jobs, "--durability", durability), 300)
+def latency_ours(
+    jobs: int, fsync: str = "everysec", durability: str = "none", source: Path = ROOT, *, jemalloc: bool = False
+) -> dict[str, Any]:
+    with stage(fsync=fsync, jemalloc=jemalloc) as at:
+        command = contenders.ours("latency", at.redis.url, at.rpc, jobs, "--durability", durability)
+        return run(command, 300, source=source)
 
 
 def latency_peer(name: str, jobs: int) -> dict[str, Any]:
@@ -160,10 +173,12 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def accept(ledger: str, seconds: float, fsync: str = "everysec", durability: str = "none") -> dict[str, Any]:
+def accept(
+    ledger: str, seconds: float, fsync: str = "everysec", durability: str = "none", source: Path = ROOT
+) -> dict[str, Any]:
     with redis_server(fsync) as redis:
         command = [sys.executable, "-m", "bench.accept", ledger, "--redis", redis.url, "--durability", durability]
-        return run([*command, "--seconds", str(seconds)], 120)
+        return run([*command, "--seconds", str(seconds)], 120, source=source)
 
 
 def memory(jobs: int) -> dict[str, float]:

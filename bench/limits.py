@@ -1,6 +1,6 @@
-"""What nothing built on the same parts can pass: signing and posting without a queue, and bare script calls.
+"""What nothing built on the same parts can pass: signing, posting and looking up without a queue, and bare scripts.
 
-python -m bench.limits raw|aiohttp|lua --redis URL --sink PORT --jobs N
+python -m bench.limits raw|aiohttp|lua --redis URL --sink PORT --jobs N [--work send]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from bench.peers.job import KEYS, Key, SessionLink
+from bench.peers.job import KEYS, Key, SessionLink, look_up, outcome
 from txmanager.ledger.redis import RedisLedger
 from txmanager.rpc.connection import connect
 
@@ -29,14 +29,17 @@ async def each_key(jobs: int, work: Callable[[int, range], Awaitable[None]]) -> 
 
 
 async def raw(options: argparse.Namespace) -> dict[str, Any]:
-    """Sign, POST on the key's own keep-alive connection, read the answer; one at a time per key."""
+    """Sign, POST on the key's own keep-alive connection, look the outcome up; one at a time per key."""
 
     async def work(key: int, jobs: range) -> None:
         signer, link = Key(key), await connect("127.0.0.1", options.sink, None, None, "sink", 1 << 20, 5.0)
+
+        async def post(body: bytes) -> Any:
+            return json.loads((await link.request(_HEAD % (len(body), body))).body)["result"]
+
         for job in jobs:
-            body = signer.request(job)
-            response = await link.request(_HEAD % (len(body), body))
-            assert json.loads(response.body)["result"]
+            hash = await post(signer.request(job))
+            assert options.work == "send" or outcome(await post(look_up(job, hash)))
 
     return await each_key(options.jobs, work)
 
@@ -47,7 +50,8 @@ async def aiohttp(options: argparse.Namespace) -> dict[str, Any]:
     async def work(key: int, jobs: range) -> None:
         signer = Key(key)
         for job in jobs:
-            assert await link.post(signer.request(job))
+            hash = await link.post(signer.request(job))
+            assert options.work == "send" or outcome(await link.post(look_up(job, hash)))
 
     try:
         return await each_key(options.jobs, work)
@@ -75,6 +79,7 @@ def main() -> None:
     parser.add_argument("--redis", required=True)
     parser.add_argument("--sink", type=int, required=True)
     parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument("--work", choices=("whole", "send"), default="whole")
     options = parser.parse_args()
     what = {"raw": raw, "aiohttp": aiohttp, "lua": lua}[options.what]
     print(json.dumps(uvloop.run(what(options))))

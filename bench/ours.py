@@ -3,7 +3,7 @@
     python -m bench.ours drain|latency|fill|empty|serve --redis URL --rpc PORT --jobs N [--window 16] ...
 
 `drain` accepts all jobs first and then times the worker from its start to the last settlement. `latency` submits
-200 a second and times each from `submit` until a caller in the same process was told that it is final. `fill` only
+200 a second and times each from `submit` until a waiting caller in the same process holds the result. `fill` only
 accepts, `empty` only works off what was accepted with the same keys (`--stop-after`: a part of it), `serve` works
 until it is killed.
 """
@@ -151,14 +151,12 @@ async def latency(ledger: RedisLedger, worker: Worker, jobs: int, rate: float) -
         wanted = intent(number)
         began = time.perf_counter()
         record = (await producer.submit(wanted)).record
-        told = time.perf_counter() - began
         while not record.status.final:
             await ledger.wait_final(record.lane, record.id, 1.0)
-            told = time.perf_counter() - began
             found = await ledger.read(record.id)
             assert found is not None
             record = found
-        took.append(told)
+        took.append(time.perf_counter() - began)
 
     for warm in range(200):
         await one(-1 - warm)

@@ -17,6 +17,7 @@ from typing import Any
 
 import redis
 
+from txmanager.stack.allocator import find_jemalloc, preloaded
 from txmanager.stack.parts import valkey_binary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,7 +55,7 @@ class Redis:
         return sum(int(told[name]["calls"]) for name in ("cmdstat_evalsha", "cmdstat_eval") if name in told)
 
     def written(self) -> int:
-        """Bytes in the append-only file since it was last rewritten."""
+        """Bytes in the append-only file. The servers here never rewrite theirs, so it only grows."""
         return int(self._info("persistence")["aof_current_size"])
 
     def memory(self) -> int:
@@ -90,13 +91,17 @@ def choose_server(name: str) -> None:
 
 
 @contextlib.contextmanager
-def redis_server(fsync: str = "everysec", server: str = "") -> Iterator[Redis]:
+def redis_server(fsync: str = "everysec", server: str = "", *, jemalloc: bool = False) -> Iterator[Redis]:
+    """`jemalloc` for the embedded Valkey only: `redis-server` brings its own."""
     folder, port = tempfile.mkdtemp(prefix="bench-redis-"), _free_port()
     chosen = server or os.environ.get(_CHOSEN, SERVERS[0])
     binary = valkey_binary() if chosen == "valkey" else "redis-server"
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", ""]
     command += ["--appendonly", "yes", "--appendfsync", fsync, "--daemonize", "no"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    command += ["--auto-aof-rewrite-percentage", "0"]
+    library = find_jemalloc(binary) if jemalloc else None
+    environment = {**os.environ, **(preloaded(library) if library else {})}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     try:
         server = Redis(port)
         for _ in range(200):
@@ -142,11 +147,13 @@ def ask(port: int, method: str) -> Any:
         return json.loads(reader.read(length))["result"]
 
 
-def run(command: Sequence[str], timeout_s: float, env: dict[str, str] | None = None) -> dict[str, Any]:
-    """A contender's last line of output, which is JSON."""
+def run(
+    command: Sequence[str], timeout_s: float, env: dict[str, str] | None = None, source: Path = ROOT
+) -> dict[str, Any]:
+    """A contender's last line of output, which is JSON. `source` is the tree that its modules come from."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT, env=env, check=False
+            command, capture_output=True, text=True, timeout=timeout_s, cwd=source, env=env, check=False
         )
     except subprocess.TimeoutExpired:
         raise Failed(f"not done within {timeout_s:g} s") from None

@@ -10,7 +10,7 @@ from arq import create_pool
 from arq.connections import RedisSettings
 from arq.worker import Worker, func
 
-from bench.peers.job import KEYS, Bench, options
+from bench.peers.job import KEYS, POLL_S, Bench, options
 
 
 async def main() -> None:
@@ -21,8 +21,11 @@ async def main() -> None:
     async def pay(context: dict[str, Any], job: int) -> str:
         return await bench.work(job)
 
-    async def enqueue(job: int) -> None:
-        await pool.enqueue_job("pay", job, _job_id=f"job-{job}", _queue_name=f"arq:{job % KEYS}")
+    async def enqueue(job: int) -> Any:
+        return await pool.enqueue_job("pay", job, _job_id=f"job-{job}", _queue_name=f"arq:{job % KEYS}")
+
+    async def result(job: Any) -> Any:
+        return await job.result(poll_delay=POLL_S)
 
     def start() -> list[asyncio.Task[None]]:
         workers = [
@@ -38,7 +41,7 @@ async def main() -> None:
         ]
         return [asyncio.ensure_future(worker.async_run()) for worker in workers]
 
-    await bench.run(enqueue, start)
+    await bench.run(enqueue, start, result)
     os._exit(0)
 
 

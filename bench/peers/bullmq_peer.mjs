@@ -2,7 +2,7 @@
 import { createHash, createPrivateKey, createPublicKey, sign } from "node:crypto";
 import http from "node:http";
 import { performance } from "node:perf_hooks";
-import { Queue, Worker } from "bullmq";
+import { Queue, QueueEvents, Worker } from "bullmq";
 
 const KEYS = 8;
 const [mode, ...rest] = process.argv.slice(2);
@@ -54,6 +54,15 @@ class Key {
   }
 }
 
+const pay = async (key, job) => {
+  const hash = await key.post(key.request(job));
+  if (options.work === "send") return hash;
+  const params = { tx_hash: hash, sender_account_id: "relayer.near", wait_until: "NONE" };
+  const told = await key.post(JSON.stringify({ jsonrpc: "2.0", id: job, method: "EXPERIMENTAL_tx_status", params }));
+  if (told.final_execution_status !== "FINAL") throw new Error("not final");
+  return { status: told.status, gas: told.transaction_outcome.outcome.gas_burnt };
+};
+
 const keys = Array.from({ length: KEYS }, (_, n) => new Key(n));
 const queues = keys.map((_, n) => new Queue(`bull-${n}`, { connection }));
 const sent = new Map();
@@ -63,7 +72,7 @@ let ended;
 const end = new Promise((resolve) => { ended = resolve; });
 
 const start = () => keys.map((key, n) => {
-  const worker = new Worker(`bull-${n}`, async (job) => key.post(key.request(job.data.job)), { connection, concurrency: 1 });
+  const worker = new Worker(`bull-${n}`, async (job) => pay(key, job.data.job), { connection, concurrency: 1 });
   worker.on("completed", (job) => {
     const at = sent.get(job.data.job);
     if (at !== undefined) took.push(performance.now() - at);
@@ -87,16 +96,25 @@ if (mode === "drain") {
   const spent = process.cpuUsage(before);
   console.log(JSON.stringify({ seconds, per_s: jobs / seconds, cpu_us: (spent.user + spent.system) / jobs }));
 } else {
+  const heard = keys.map((_, n) => new QueueEvents(`bull-${n}`, { connection }));
+  await Promise.all(heard.map((events) => events.waitUntilReady()));
   start();
   await new Promise((resolve) => setTimeout(resolve, 1000));
+  const held = [];
+  const call = async (job) => {
+    sent.set(job, performance.now());
+    const added = await queues[job % KEYS].add("pay", { job }, { jobId: `job-${job}` });
+    await added.waitUntilFinished(heard[job % KEYS]);
+    held.push(performance.now() - sent.get(job));
+  };
+  const calls = [];
   const began = performance.now();
   for (let job = 0; job < jobs; job += 1) {
     const wait = began + (job * 1000) / Number(options.rate) - performance.now();
     if (wait > 0.5) await new Promise((resolve) => setTimeout(resolve, wait));
-    sent.set(job, performance.now());
-    void queues[job % KEYS].add("pay", { job }, { jobId: `job-${job}` });
+    calls.push(call(job));
   }
-  await end;
-  console.log(JSON.stringify({ latencies_ms: took }));
+  await Promise.all(calls);
+  console.log(JSON.stringify({ latencies_ms: held, body_ms: took }));
 }
 process.exit(0);

@@ -1,6 +1,7 @@
-"""The work every peer does per job: build and sign one NEAR function call of 200 bytes, POST it, answer its hash.
+"""The work every peer does per job: build and sign one NEAR function call of 200 bytes, POST it, look its outcome up.
 
-It imports nothing of txmanager. It posts with aiohttp, as its users do, or (`--http bare`) on a bare keep-alive
+The outcome is what the queue stores. With `--work send` a job ends after the POST, and its hash is stored. The module
+imports nothing of txmanager. It posts with aiohttp, as its users do, or (`--http bare`) on a bare keep-alive
 connection, which measures the queue alone.
 """
 
@@ -21,6 +22,8 @@ from nacl.bindings import crypto_sign, crypto_sign_seed_keypair
 
 KEYS = 8
 _BLOCK = bytes(32)
+POLL_S = 0.005
+"""How often a caller asks for its result, where the queue has nothing better than asking."""
 
 
 def _text(value: str) -> bytes:
@@ -51,8 +54,19 @@ class Key:
         return told
 
 
+def look_up(job: int, hash: str) -> bytes:
+    params = {"tx_hash": hash, "sender_account_id": "relayer.near", "wait_until": "NONE"}
+    return json.dumps({"jsonrpc": "2.0", "id": job, "method": "EXPERIMENTAL_tx_status", "params": params}).encode()
+
+
+def outcome(told: Any) -> str:
+    """What a caller wants to know of it."""
+    assert told["final_execution_status"] == "FINAL"
+    return json.dumps({"status": told["status"], "gas": told["transaction_outcome"]["outcome"]["gas_burnt"]})
+
+
 class Link(Protocol):
-    async def post(self, body: bytes) -> str: ...
+    async def post(self, body: bytes) -> Any: ...
 
 
 class SessionLink:
@@ -66,11 +80,11 @@ class SessionLink:
         self._url = f"http://127.0.0.1:{port}/"
         self._new_session = aiohttp.ClientSession
 
-    async def post(self, body: bytes) -> str:
+    async def post(self, body: bytes) -> Any:
         if SessionLink._session is None:
             SessionLink._session = self._new_session()
         async with SessionLink._session.post(self._url, data=body) as response:
-            return str((await response.json())["result"])
+            return (await response.json())["result"]
 
     @classmethod
     async def close(cls) -> None:
@@ -84,23 +98,23 @@ class BareLink:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def post(self, body: bytes) -> str:
+    async def post(self, body: bytes) -> Any:
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
         writer.write(b"POST / HTTP/1.1\r\nHost: sink\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        return str(json.loads(await reader.readexactly(length))["result"])
+        return json.loads(await reader.readexactly(length))["result"]
 
 
 class BlockingLink:
     def __init__(self, port: int) -> None:
         self._link = http.client.HTTPConnection("127.0.0.1", port)
 
-    def post(self, body: bytes) -> str:
+    def post(self, body: bytes) -> Any:
         self._link.request("POST", "/", body)
-        return str(json.loads(self._link.getresponse().read())["result"])
+        return json.loads(self._link.getresponse().read())["result"]
 
 
 class Bench:
@@ -120,9 +134,13 @@ class Bench:
 
     async def work(self, job: int) -> str:
         key = job % KEYS
-        told = await self.links[key].post(self.keys[key].request(job))
+        told = await self.pay(self.links[key], self.keys[key].request(job), job)
         self.count(job)
         return told
+
+    async def pay(self, link: Link, request: bytes, job: int) -> str:
+        hash = str(await link.post(request))
+        return hash if self.options.work == "send" else outcome(await link.post(look_up(job, hash)))
 
     def count(self, job: int) -> None:
         if job in self.sent:
@@ -142,22 +160,44 @@ class Bench:
         told = {"seconds": seconds, "per_s": jobs / seconds, "cpu_us": spent / jobs * 1e6}
         print(json.dumps(told), flush=True)
 
-    async def latency(self, enqueue: Callable[[int], Awaitable[Any]], start: Callable[[], Any]) -> None:
+    async def latency(
+        self,
+        enqueue: Callable[[int], Awaitable[Any]],
+        start: Callable[[], Any],
+        result: Callable[[Any], Awaitable[Any]],
+    ) -> None:
+        """Until a caller that waits for it holds the result; and, as a second figure, until the job's body ended."""
         started = start()
         await asyncio.sleep(1.0)
         loop = asyncio.get_running_loop()
-        due, tasks = loop.time(), set()
+        held: list[float] = []
+
+        async def call(job: int) -> None:
+            began = self.sent[job] = time.perf_counter()
+            assert await result(await enqueue(job)), "a result was stored"
+            held.append(time.perf_counter() - began)
+
+        due, tasks = loop.time(), []
         for job in range(self.options.jobs):
             due += 1 / self.options.rate
             await asyncio.sleep(max(0.0, due - loop.time()))
-            self.sent[job] = time.perf_counter()
-            tasks.add(asyncio.ensure_future(enqueue(job)))
-        await self.ended.wait()
+            tasks.append(asyncio.ensure_future(call(job)))
+        await asyncio.gather(*tasks)
         del started
-        print(json.dumps({"latencies_ms": [round(s * 1000, 3) for s in self.took]}), flush=True)
+        told = {"latencies_ms": held, "body_ms": self.took}
+        print(json.dumps({name: [round(s * 1000, 3) for s in took] for name, took in told.items()}), flush=True)
 
-    async def run(self, enqueue: Callable[[int], Awaitable[Any]], start: Callable[[], Any]) -> None:
-        await (self.drain if self.options.mode == "drain" else self.latency)(enqueue, start)
+    async def run(
+        self,
+        enqueue: Callable[[int], Awaitable[Any]],
+        start: Callable[[], Any],
+        result: Callable[[Any], Awaitable[Any]],
+    ) -> None:
+        """`enqueue` answers what `result` waits with, as the queue's own API has it."""
+        if self.options.mode == "drain":
+            await self.drain(enqueue, start)
+        else:
+            await self.latency(enqueue, start, result)
 
 
 def options() -> argparse.Namespace:
@@ -169,4 +209,5 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--queue", default="")
     parser.add_argument("--http", choices=("aiohttp", "bare"), default="aiohttp")
+    parser.add_argument("--work", choices=("whole", "send"), default="whole")
     return parser.parse_args()

@@ -12,7 +12,7 @@ import time
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-from bench.peers.job import KEYS, BlockingLink, Key, options
+from bench.peers.job import KEYS, BlockingLink, Key, look_up, options, outcome
 
 _state: dict[str, object] = {}
 
@@ -23,7 +23,8 @@ def pay(job: int) -> str:
     link, key = _state["link"], _state["key"]
     assert isinstance(link, BlockingLink)
     assert isinstance(key, Key)
-    return link.post(key.request(job))
+    hash = str(link.post(key.request(job)))
+    return hash if os.environ["BENCH_WORK"] == "send" else outcome(link.post(look_up(job, hash)))
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
             Queue.prepare_data("bench.peers.rq_peer.pay", (job,), result_ttl=3_600) for job in range(n, told.jobs, KEYS)
         ]
         queue.enqueue_many(jobs)
-    os.environ["BENCH_SINK"] = str(told.sink)
+    os.environ.update(BENCH_SINK=str(told.sink), BENCH_WORK=told.work)
     began = time.perf_counter()
     command = [sys.executable, "-m", "bench.peers.rq_peer", "work", *sys.argv[2:], "--queue"]
     workers = [subprocess.Popen([*command, queue.name], stderr=subprocess.DEVNULL) for queue in queues]

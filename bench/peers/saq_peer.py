@@ -20,8 +20,12 @@ async def main() -> None:
     async def pay(context: Any, *, job: int) -> str:
         return await bench.work(job)
 
-    async def enqueue(job: int) -> None:
-        await queues[job % KEYS].enqueue("pay", key=f"job-{job}", job=job, retries=1)
+    async def enqueue(job: int) -> Any:
+        return await queues[job % KEYS].enqueue("pay", key=f"job-{job}", job=job, retries=1)
+
+    async def result(job: Any) -> Any:
+        await job.refresh(until_complete=60)
+        return job.result
 
     def start() -> list[asyncio.Task[None]]:
         workers = [Worker(queue, functions=[("pay", pay)], concurrency=1) for queue in queues]
@@ -29,7 +33,7 @@ async def main() -> None:
             worker.SIGNALS = []
         return [asyncio.ensure_future(worker.start()) for worker in workers]
 
-    await bench.run(enqueue, start)
+    await bench.run(enqueue, start, result)
     os._exit(0)
 
 

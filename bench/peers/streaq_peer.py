@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 from streaq import Worker
 
@@ -27,13 +28,16 @@ async def main() -> None:
     for door in doors:
         await door.__aenter__()
 
-    async def enqueue(job: int) -> None:
-        await tasks[job % KEYS].enqueue(job)
+    async def enqueue(job: int) -> Any:
+        return await tasks[job % KEYS].enqueue(job)
+
+    async def result(task: Any) -> Any:
+        return (await task.result(60)).result
 
     def start() -> list[asyncio.Task[None]]:
         return [asyncio.ensure_future(worker.run_async()) for worker in workers]
 
-    await bench.run(enqueue, start)
+    await bench.run(enqueue, start, result)
     os._exit(0)
 
 

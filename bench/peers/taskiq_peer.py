@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 from taskiq.api import run_receiver_task
 from taskiq_redis import ListQueueBroker, RedisAsyncResultBackend
 
-from bench.peers.job import KEYS, Bench, options
+from bench.peers.job import KEYS, POLL_S, Bench, options
 
 
 async def main() -> None:
@@ -27,13 +28,16 @@ async def main() -> None:
         broker.is_worker_process = True
         await broker.startup()
 
-    async def enqueue(job: int) -> None:
-        await tasks[job % KEYS].kiq(job)
+    async def enqueue(job: int) -> Any:
+        return await tasks[job % KEYS].kiq(job)
+
+    async def result(task: Any) -> Any:
+        return (await task.wait_result(check_interval=POLL_S, timeout=60)).return_value
 
     def start() -> list[asyncio.Task[None]]:
         return [asyncio.ensure_future(run_receiver_task(broker, max_async_tasks=1)) for broker in brokers]
 
-    await bench.run(enqueue, start)
+    await bench.run(enqueue, start, result)
     os._exit(0)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from bench.contenders import tree_of
 from bench.figures import drain_ours, drain_signed, percentile, stage
-from bench.processes import ask
+from bench.processes import ROOT, ask
 from bench.report import bars
 
 JOBS = 1_600
@@ -82,3 +83,32 @@ def test_a_plot_names_every_contender(tmp_path):
     assert "txmanager" in drawn
     assert "other" in drawn
     assert drawn.startswith("<svg")
+
+
+def test_a_peer_sends_and_looks_up_what_became_of_it():
+    from bench.peers.job import BlockingLink, Key, look_up, outcome
+
+    with stage() as at:
+        link = BlockingLink(at.sink)
+        hash = link.post(Key(0).request(7))
+        assert "SuccessValue" in outcome(link.post(look_up(7, hash)))
+        assert ask(at.sink, "bench_stats")["asked"] == {
+            "broadcast_tx_async": 1,
+            "EXPERIMENTAL_tx_status": 1,
+            "bench_stats": 1,
+        }
+
+
+def test_what_a_server_wrote_only_grows():
+    """A rewrite of the file in the middle of a measurement would count as bytes that were never written."""
+    with stage() as at:
+        told = at.redis.client.config_get("auto-aof-rewrite-percentage")
+        assert told == {"auto-aof-rewrite-percentage": "0"}
+
+
+def test_a_commit_to_measure_against_is_another_tree_and_an_unknown_one_is_named():
+    with tree_of("HEAD") as tree:
+        assert (tree / "bench" / "ours.py").is_file()
+        assert tree != ROOT
+    with pytest.raises(SystemExit, match=r"--against: .*never-was"), tree_of("never-was"):
+        pass

@@ -28,9 +28,10 @@ def bench(
     peer_jobs: Annotated[int, typer.Option(min=0, help="Jobs for each peer; 0 means as many as ours.")] = 0,
     repeats: Annotated[int, typer.Option(min=1, help="How often each figure is taken.")] = 3,
     only: Annotated[
-        str, typer.Option(help="Some of drain,network,latency,accept,memory,blocks,growth,million,recovery.")
+        str, typer.Option(help="Some of drain,send,network,latency,accept,memory,blocks,growth,million,recovery.")
     ] = "",
     server: Annotated[str, typer.Option(help="valkey (embedded, as `txmanager up` starts it) or redis.")] = "valkey",
+    against: Annotated[str, typer.Option(metavar="REV", help="Measure this commit, too, in turn with yours.")] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Other parts stay as the last run measured them.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="2,000 jobs, once: whether it runs, not how fast.")] = False,
 ) -> None:
@@ -44,7 +45,7 @@ def bench(
     if what == "gateway":
         _run("bench.gateway", "--repeats", str(repeats), *(["--quick"] if quick else []))
     words = ["--jobs", str(jobs), "--peer-jobs", str(peer_jobs), "--repeats", str(repeats)]
-    words += ["--server", server]
+    words += ["--server", server, *(["--against", against] if against else [])]
     words += (["--only", only] if only else []) + (["--quick"] if quick else []) + (["--keep"] if keep else [])
     _run("bench", *words)
 
