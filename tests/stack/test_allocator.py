@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 
 from tests.servers import free_port
 from tests.servers.processes import end
+from tests.stack.running import QUICK, Up
 from tests.waiting import until
 from txmanager.ledger.redis.checks import inspect
 from txmanager.stack.allocator import LIBRARY, find_jemalloc, preloaded
@@ -79,3 +81,19 @@ async def test_doctor_names_the_allocator_of_a_server_on_this_machine(library, t
         assert await allocator(url) == "allocator jemalloc (preloaded)"
     with server(tmp_path, {}) as url:
         assert (await allocator(url)).startswith("allocator libc; with jemalloc")
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_up_preloads_it_and_says_so_unless_it_is_turned_off(wanted, tmp_path):
+    up = Up(tmp_path, *QUICK, *([] if wanted else ["--no-jemalloc"]))
+    try:
+        up.until_said("NEAR devnet at")
+        up.until_said("Valkey on")
+        found = find_jemalloc(valkey_binary()) if wanted else None
+        maps = Path(f"/proc/{up.child('valkey')}/maps").read_text()
+        assert ("libjemalloc" in maps) == (found is not None)
+        if found is not None:
+            up.until_said(f"Valkey uses jemalloc ({found})")
+    finally:
+        up.end(signal.SIGTERM)
+    assert ("jemalloc" in up.said) == (found is not None)

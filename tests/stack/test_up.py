@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,6 @@ from tests.servers import free_port
 from tests.servers.processes import end
 from tests.stack.running import QUICK, ROOT, Up, alive
 from tests.waiting import until_sync
-from txmanager.stack.allocator import find_jemalloc
-from txmanager.stack.parts import valkey_binary
 
 
 @pytest.fixture
@@ -48,9 +45,6 @@ def test_a_second_start_finds_its_data_within_10_s_and_a_stop_leaves_no_process(
     headers, again = first.create("alice")
     assert headers["idempotency-replayed"] == "true"
     assert again == record
-    jemalloc = find_jemalloc(valkey_binary())
-    assert (f"Valkey uses jemalloc ({jemalloc})" in first.said) == (jemalloc is not None)
-    assert maps_jemalloc(first) == (jemalloc is not None)
     children = first.children()
     assert len(children) == 7, children
     assert first.end() == 0
@@ -120,10 +114,6 @@ def test_redis_node_and_configuration_of_ones_own_replace_the_embedded_parts(sta
         end(devnet)
 
 
-def maps_jemalloc(up: Up) -> bool:
-    return "libjemalloc" in Path(f"/proc/{up.child('valkey')}/maps").read_text()
-
-
 def part_pid(up: Up, part: str) -> int | None:
     try:
         return up.child(part)
@@ -148,9 +138,7 @@ def test_a_stop_during_the_start_leaves_no_process(start, words):
 
 
 def test_a_store_that_dies_ends_the_stack_with_the_reason(start):
-    up = start("--workers", "1", "--no-jemalloc").ready()
-    assert not maps_jemalloc(up)
-    assert "jemalloc" not in up.said
+    up = start("--workers", "1").ready()
     children = up.children()
     os.kill(up.child("valkey"), signal.SIGKILL)
     assert up.process.wait(60) == 2
