@@ -817,7 +817,7 @@ BUDGETS = [
     ),
     Guard(
         "object.ts",
-        "if (by === 'owner' && role !== 'owner') throw",
+        "if (ROLES.indexOf(role) < ROLES.indexOf(by)) throw",
         "if (false) throw",
         "producers_secret_owns_nothing",
     ),
