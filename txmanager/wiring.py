@@ -14,11 +14,13 @@ from txmanager.core.admission import Limits as MempoolLimits
 from txmanager.core.admission import Mempool
 from txmanager.core.archive import ArchiveReader, ArchiveWriter
 from txmanager.core.chain import Chain
-from txmanager.core.errors import InvalidInput, InvalidSettings
+from txmanager.core.errors import BudgetExhausted, InvalidInput, InvalidSettings, PolicyRefused
+from txmanager.core.funds import PurseName
 from txmanager.core.health import Limits
 from txmanager.core.kinds import Kind, Reading
 from txmanager.core.ledger import Ledger, Route
 from txmanager.core.models import Json, LaneSpec
+from txmanager.core.purses import METER_MS, Marks
 from txmanager.core.seal import Seals
 from txmanager.core.signing_policy import KeyPolicy
 from txmanager.core.trace import Tracer
@@ -31,10 +33,12 @@ from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.mempool import RedisMempool
 from txmanager.rpc.http import HttpRpc
 from txmanager.rpc.post import Poster
+from txmanager.runtime.accept.billing import build_billing
 from txmanager.runtime.accept.nonces import KeylessPool, NonceDesk
 from txmanager.runtime.accept.producer import Producer
-from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.care.monitor import Watched
+from txmanager.runtime.care.purses import Cared
+from txmanager.runtime.care.top_ups import TopUps
 from txmanager.runtime.deliver.webhooks import Target
 from txmanager.runtime.gateway.build import limits_of, options_of, rules_of, terms_of
 from txmanager.runtime.gateway.lanes import OwnLanes
@@ -473,36 +477,70 @@ def timing(settings: Settings) -> Timing:
     return Timing(lease_ms=lease_ms, margin_ms=lease_ms // 5, grace_s=settings.worker.grace_s)
 
 
-def build_watched(settings: Settings, ledger: Ledger) -> tuple[dict[str, Watched], Close]:
-    """Every network that is monitored, by the beginning of its lanes' ids, and how to close what reads it. No key."""
+def build_watched(settings: Settings) -> tuple[dict[str, Watched], Close]:
+    """Every network whose nonces are monitored, by the beginning of its lanes' ids, and how to close what reads it."""
     told, readers, watched = settings.monitor, list[OpenReader](), dict[str, Watched]()
+    limits = Limits(
+        stuck_after_ms=int(told.stuck_after_s * 1000),
+        overdue_after_ms=int(told.overdue_after_s * 1000),
+        dropped_after_ms=int(told.dropped_after_s * 1000),
+        drift=told.drift,
+    )
     for name, network in settings.networks.items():
         family = settings.family(name)
-        watching = family.watching
-        if watching is None:
-            continue
-        wanted = told.networks.get(name)
-        reader = watching.open(name, network)
-        limits = Limits(
-            stuck_after_ms=int(told.stuck_after_s * 1000),
-            overdue_after_ms=int(told.overdue_after_s * 1000),
-            dropped_after_ms=int(told.dropped_after_s * 1000),
-            drift=told.drift,
-            low_balance=wanted.low_balance if wanted is not None else None,
-        )
-        top_ups = None
-        if wanted is not None and wanted.top_up is not None and wanted.top_up_pool is not None:
-            every_ms = int(wanted.top_up_every_s * 1000)
-            producer = Producer(ledger, seals=open_seals(settings))
-            top_ups = TopUps(ledger, producer, wanted.top_up_pool, wanted.top_up, watching.pay, every_ms)
-        readers.append(reader)
-        watched[family.lanes(name, network)] = Watched(name, reader, limits, top_ups)
+        if family.watching is not None:
+            readers.append(family.watching.open(name, network))
+            watched[family.lanes(name, network)] = Watched(name, readers[-1], limits)
 
     async def close() -> None:
         for reader in readers:
             await reader.close()
 
     return watched, close
+
+
+def build_purses(settings: Settings, ledger: Ledger) -> tuple[dict[str, Cared], Close]:
+    """Every network whose purses are kept, by the beginning of its lanes' ids, and how to close what reads it. No key
+    is touched. `InvalidSettings` where a treasury could not pay."""
+    kinds, billing, cared = build_kinds(settings), build_billing(settings), dict[str, Cared]()
+    producer = Producer(ledger, seals=open_seals(settings))
+
+    def read(kind: str, pool: str, payload: Mapping[str, Json]) -> Reading:
+        return kinds[kind].read(pool, payload)
+
+    for name, network in settings.networks.items():
+        family, wanted = settings.family(name), settings.monitor.networks.get(name)
+        if family.purses is None:
+            continue
+        marks = wanted.marks(family.unit) if wanted is not None else {}
+        top_ups = None
+        if wanted is not None and wanted.treasury is not None:
+            every_ms, meter_ms = int(wanted.every_s * 1000), min(METER_MS, settings.ledger.retention_s * 1000)
+            pay, pool = family.purses.pay, wanted.treasury
+            top_ups = TopUps(ledger, producer, billing, pool, pay, read, every_ms, meter_ms)
+            _check_treasury(f"monitor.networks.{name}", family, top_ups, marks)
+        chain = family.open_chain(name, network, {})
+        cared[family.lanes(name, network)] = Cared(name, chain, family.purses, marks, top_ups)
+
+    async def close() -> None:
+        for one in cared.values():
+            await one.chain.close()
+
+    return cared, close
+
+
+def _check_treasury(where: str, family: AnyFamily, top_ups: TopUps, marks: Mapping[PurseName, Marks]) -> None:
+    """What the treasury could never pay is said at the start, not when a purse is empty."""
+    assert family.purses is not None
+    most = max((mark.high for mark in marks.values() if mark.high is not None), default=0)
+    try:
+        billed = top_ups.bill(family.purses.example, *family.purses.pay(family.purses.example, most))
+    except (PolicyRefused, BudgetExhausted) as error:
+        raise InvalidSettings(f"{where}.treasury", f"pool {top_ups.pool!r} could not pay: {error}") from None
+    own = [named.budget for named in top_ups.billing.configured() if named.kind == "pool"]
+    small = [one.name for one in own if billed.bill and one in billed.bill.budgets and one.limit < billed.bill.units]
+    if small:
+        raise InvalidSettings(f"{where}.high", f"one top-up may cost more than the whole budget {small[0]}")
 
 
 def open_mempool(settings: Settings, chain_id: int, limits: MempoolLimits) -> RedisMempool:

@@ -19,14 +19,14 @@ from tests.evm.nonce_stage import Service, nonce_service
 from tests.evm.stage import new_signer
 from tests.servers.processes import end, free_port, spawn
 from tests.waiting import until_sync
-from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.names import checksummed
-from txmanager.core.models import LaneSpec
+from txmanager.core.models import LaneSpec, intent_id
+from txmanager.core.purses import top_up_key
 from txmanager.ledger.redis import RedisLedger
-from txmanager.runtime.accept.producer import Producer
-from txmanager.runtime.care.funding import TopUps
-from txmanager.settings import load
-from txmanager.wiring import open_ledger
+from txmanager.runtime.accept.billing import build_billing
+from txmanager.runtime.care.purses import PurseKeeper
+from txmanager.settings import Settings, load
+from txmanager.wiring import build_purses, open_ledger
 
 HOT = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
 LANE = f"evm:31337:{HOT}"
@@ -109,29 +109,34 @@ def test_an_erc20_transfer_is_stopped_by_receivers_and_not_by_the_deposit(servic
     assert listed.json()["status"] == "done", "the list is compared without regard to the checksum's case"
 
 
-async def test_nobody_keeps_a_lane_from_its_top_up(service: Service, redis7: HasUrl):
+async def test_nobody_keeps_a_purse_from_its_top_up(service: Service, redis7: HasUrl):
     """Who takes the key of a payment that the monitor will make takes the payment: its lane runs dry."""
-    poor, now, hour = new_signer().address, 1_000 * 3_600_000, 3_600_000
+    poor = new_signer().address
     service.machine.fund(poor, 0)
     lane = f"evm:31337:{poor}"
-    taken = TopUps.key(lane, now // hour)
+    told = load(service.folder / "txmanager.toml", {"PHRASE": PHRASE}).model_dump(mode="python")
+    budget = [{"network": "local", "amount": "1 ETH", "per": "1d"}]
+    told["pools"]["hot"]["policy"] |= {"max_cost": 10**17, "budget": budget}
+    told["monitor"]["networks"] = {"local": {"low": "5", "high": "7", "treasury": "hot"}}
+    settings = Settings.model_validate(told)
+    ledger = await open_ledger(settings)
+    assert isinstance(ledger, RedisLedger)
+    purses, close = build_purses(settings, ledger)
+    cared = purses["evm:31337"]
+    assert cared.top_ups is not None
+    taken = top_up_key(lane, 7, await ledger.now_ms(), cared.top_ups.every_ms)
     body = {"pool": "hot", "kind": "evm.transfer", "payload": {"to": BOB, "value": "1"}}
     refused = post(service, "/v1/intents", body, taken, "payer")
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_idempotency_key")
-    ledger = await open_ledger(load(service.folder / "txmanager.toml", {"PHRASE": PHRASE}))
-    assert isinstance(ledger, RedisLedger)
     try:
         await ledger.register(LaneSpec(lane, "poor", weight=0))
-        view = await ledger.lane(lane)
-        assert view is not None
-
-        async def low() -> bool:
-            return True
-
-        assert await TopUps(ledger, Producer(ledger), "hot", 7, pay).pay(view, now, low) == taken
+        await PurseKeeper(ledger, purses, build_billing(settings)).check_all()
+        record = await ledger.read(intent_id(taken, "hot"))
+        assert record is not None, "paid under its own key"
     finally:
+        await close()
         await ledger.close()
-    until_sync(lambda: service.machine.balance(poor) == 7, 30.0, what="the lane is paid")
+    until_sync(lambda: service.machine.balance(poor) == 7, 30.0, what="the purse is paid")
 
 
 def test_bytes_that_were_accepted_are_answered_whatever_the_rules_are_now(service: Service):

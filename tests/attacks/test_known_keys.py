@@ -25,8 +25,8 @@ from txmanager.chains.near.reading import ELSEWHERE, read
 from txmanager.core.given import RAW_KEY
 from txmanager.core.kinds import RESERVED_KEYS
 from txmanager.core.models import LaneSpec, new_intent
+from txmanager.core.purses import top_up_key
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings
 
@@ -138,7 +138,11 @@ def test_every_key_that_we_derive_is_reserved():
     """A new kind of derived key must not be forgotten in the list."""
     inner = act.DelegateAction("a.near", "b.near", (act.Transfer(1),), 1, 9, PublicKey.parse(KEY))
     signed = base64.b64encode(act.SignedDelegate(inner, 0, bytes(64)).encode_bare()).decode()
-    derived = [TopUps.key("evm:1:0x1", 1), f"{RAW_KEY}0x1", derived_key("near.delegate", {"signed_delegate": signed})]
+    derived = [
+        top_up_key("evm:1:0x1", 5, 0, 60_000),
+        f"{RAW_KEY}0x1",
+        derived_key("near.delegate", {"signed_delegate": signed}),
+    ]
     for kind in KINDS.keys() - {"near.delegate"}:
         examples: Any = KINDS[kind].model_config["json_schema_extra"]
         derived += [read(kind, example, ELSEWHERE).derived_key for example in examples["examples"]]

@@ -22,6 +22,7 @@ from tests.waiting import until
 from txmanager.core.chain import Prepared
 from txmanager.core.errors import NotAllowed, NotOurs
 from txmanager.core.models import Intent, IntentId, LaneSpec, Record, intent_id
+from txmanager.core.purses import Marks
 from txmanager.core.seal import BAD_SEAL, SealCheck, SealMode
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
@@ -31,7 +32,7 @@ from txmanager.runtime.lane.sealing import make_seals
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings
 from txmanager.signing.evm import EvmSigner, keccak256
-from txmanager.wiring import build_watched
+from txmanager.wiring import build_purses
 
 SECRET, OLDER = "s" * 40, "o" * 40
 SEALS = make_seals([SECRET], SealMode.REQUIRE)
@@ -330,27 +331,27 @@ async def test_intent_changed_before_a_replacement_is_not_signed_until_it_is_res
 async def test_top_up_of_the_monitor_is_sealed() -> None:
     """It is asked for without a token, and is worth stealing."""
     network = {"chain": "evm", "chain_id": 31337, "rpc": [{"url": "http://127.0.0.1:1"}]}
+    policy = {"max_cost": 10**6, "budget": [{"network": "local", "amount": "1 gwei", "per": "1d"}]}
     settings = Settings.model_validate(
         {
             "ledger": {"url": "memory://", "seal": [SECRET]},
             "networks": {"local": network},
-            "pools": {"treasury": {"network": "local"}},
-            "monitor": {"networks": {"local": {"low_balance": 9, "top_up": 5, "top_up_pool": "treasury"}}},
+            "pools": {"treasury": {"network": "local", "policy": policy}},
+            "monitor": {"networks": {"local": {"low": 5, "high": 9, "treasury": "treasury"}}},
         }
     )
     ledger = MemoryLedger()
     payer = await ledger.register(LaneSpec("evm:31337:0x" + "aa" * 20, "treasury"))
-    poor = await ledger.register(LaneSpec("evm:31337:0x" + "bb" * 20, POOL))
-    watched, close = build_watched(settings, ledger)
-    top_ups = watched["evm:31337"].top_ups
+    cared, close = build_purses(settings, ledger)
+    top_ups = cared["evm:31337"].top_ups
     assert top_ups is not None
 
-    async def still_low() -> bool:
-        return True
+    async def balance() -> int:
+        return 4
 
-    key = await top_ups.pay(poor, 10**12, still_low)
-    assert key is not None
-    record = await ledger.read(intent_id(key, "treasury"))
+    made = await top_ups.pay("evm:31337:0x" + "bb" * 20, Marks(5, 9), balance)
+    assert made is not None
+    record = await ledger.read(intent_id(made.key, "treasury"))
     assert record is not None
     assert SEALS.check(record.intent, record.life, payer.id, record.seal) is SealCheck.GOOD
     await close()

@@ -17,7 +17,7 @@ from txmanager.core.states import LaneState, Status
 
 ID = "evm:1:0x" + "22" * 20
 NOW = 10_000_000
-LIMITS = Limits(low_balance=100)
+LIMITS = Limits()
 
 
 def lane(cursor: int | None = 7, **more: Any) -> Lane:
@@ -94,15 +94,12 @@ def test_a_used_nonce_whose_hashes_nobody_knows_is_foreign_use():
     assert ask(lane(7), [record(5), record(6)], reading(6, "h5", "h6")).healthy, "included, not final"
 
 
-def test_a_low_balance_a_stopped_lane_and_one_without_an_owner_are_said():
-    low = ask(lane(5), [], reading(5, balance=99))
-    assert low.alerts == {Alert.LOW_BALANCE: {"balance": "99", "wanted": "100"}}
-    assert ask(lane(5), [], reading(5, balance=0), limits=Limits()).healthy
+def test_a_stopped_lane_and_one_without_an_owner_are_said():
     stopped = ask(lane(5, state=LaneState.QUARANTINED, reason="why"), [], reading(5))
     assert stopped.alerts == {Alert.STOPPED: {"state": "quarantined", "reason": "why"}}
     assert set(ask(lane(5, depth=1, lease_ms=0), [], reading(5)).alerts) == {Alert.UNOWNED}
     assert ask(lane(5, lease_ms=0), [], reading(5)).healthy
-    assert not {Alert.LOW_BALANCE, Alert.STOPPED, Alert.UNOWNED} & FOR_THE_OWNER
+    assert not {Alert.STOPPED, Alert.UNOWNED} & FOR_THE_OWNER
 
 
 def test_a_lane_that_was_never_used_is_healthy_whatever_its_address_did_before():

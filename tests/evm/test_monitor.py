@@ -15,15 +15,12 @@ from tests.evm.stage import PATIENT, POLICY, POOL, Stage, lane_of, new_signer
 from tests.evm.trouble import STORIES, foreign, until_based
 from tests.evm.watch import LIMITS, PERIODS, Watch
 from tests.waiting import until
-from txmanager.chains.evm.family import pay
 from txmanager.chains.evm.transaction import read_raw
 from txmanager.core.alerts import Alert
 from txmanager.core.health import Limits
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.memory import MemoryLedger
-from txmanager.runtime.accept.producer import Producer
-from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.lane import tracker
 
 ETHER = 10**18
@@ -54,7 +51,7 @@ async def healthy(make_anvil, checks: int, count: int = 30) -> None:
     policy = replace(POLICY, include_within_ms=30_000, replace_after_ms=30_000)
     with capture_logs() as logs:
         stage = Stage(anvil, [new_signer(), new_signer()], policy=policy)
-        async with stage, Watch(stage, Limits(low_balance=ETHER, dropped_after_ms=1_000), logs=logs) as watch:
+        async with stage, Watch(stage, Limits(dropped_after_ms=1_000), logs=logs) as watch:
             watch.monitor._reconcile_every_s = 0.0  # each check is also a request to the owner
             keys = [f"k{n}" for n in range(count)]
 
@@ -147,73 +144,6 @@ async def test_a_monitor_never_takes_a_lease(anvil):
         assert (after.owner, after.epoch, after.cursor) == (before.owner, before.epoch, before.cursor)
 
 
-# -- money
-
-
-async def paid(make_anvil) -> None:
-    """Three monitors see the same low balance, each twice; one of them starts again in between."""
-    anvil = make_anvil()
-    ledger, poor, rich = MemoryLedger(), new_signer(), new_signer()
-    stage = Stage(anvil, [poor, rich], ledger=ledger, pools={1: "treasury"})
-    anvil.fund(poor.address, ETHER // 100)
-    top_ups = TopUps(ledger, Producer(ledger), "treasury", ETHER, pay)
-    with capture_logs() as logs:
-        async with stage, Watch(stage, Limits(low_balance=ETHER // 10), top_ups=top_ups, logs=logs) as watch:
-            await watch.alerted(Alert.LOW_BALANCE)
-            others = [watch.another(), watch.another()]
-            for monitor in (*others, watch.monitor, watch.another(), *others):
-                await monitor.check_all()
-            assert watch.said("top-up asked for", lane=stage.lane_id)
-            await until(lambda: anvil.balance(poor.address) > ETHER, 20.0)
-            anvil.fund(poor.address, ETHER // 100)  # spent again, within the same span
-            for monitor in (*others, watch.monitor):
-                await monitor.check_all()
-
-            async def idle() -> bool:
-                return (await stage.lane(lane_of(rich))).depth == 0
-
-            await until(idle, 20.0, what="the treasury has paid what was asked for")
-            assert anvil.count(rich.address) == 1, "paid more than once"
-            assert watch.metric("txmanager_monitor_top_ups_total") == 1
-            await watch.alerted(Alert.LOW_BALANCE)
-
-
-async def test_a_low_balance_is_alerted_and_topped_up_once(make_anvil):
-    await paid(make_anvil)
-
-
-async def test_without_its_key_a_top_up_is_paid_more_than_once(make_anvil):
-    keys = iter(range(1_000))
-    other = staticmethod(lambda lane, span: f"top-up:{next(keys)}")
-    with patch.object(TopUps, "key", other), pytest.raises(AssertionError):
-        await paid(make_anvil)
-
-
-async def test_a_top_up_waits_for_the_one_before_and_reads_the_balance_after_it():
-    ledger = MemoryLedger()
-    await ledger.register(LaneSpec("evm:1:0x" + "aa" * 20, "treasury"))
-    lane = await ledger.register(LaneSpec("evm:1:0x" + "bb" * 20, POOL))
-    top_ups, low = TopUps(ledger, Producer(ledger), "treasury", 5, pay, every_ms=1_000), [True]
-
-    async def still_low() -> bool:
-        return low[0]
-
-    first = await top_ups.pay(lane, 10_500, still_low)
-    assert first == f"top-up:{lane.id}:10"
-    assert await top_ups.pay(lane, 10_900, still_low) is None, "in the same span"
-    assert await top_ups.pay(lane, 11_000, still_low) is None, "the one before is on its way"
-    assert await top_ups.pay(lane, 25_000, still_low) is None, "however long ago that was"
-    [record] = [r for s in ledger.stores.values() for r in s.records.values()]
-    assert (record.intent.kind, dict(record.intent.payload)) == ("evm.transfer", {"to": lane.id[-42:], "value": "5"})
-    await ledger.cancel(record.id)
-    low[0] = False
-    assert await top_ups.pay(lane, 11_500, still_low) is None, "it has landed since the balance was read"
-    low[0] = True
-    assert await top_ups.pay(lane, 11_600, still_low) == f"top-up:{lane.id}:11"
-    treasury = await ledger.lane("evm:1:0x" + "aa" * 20)
-    assert await top_ups.pay(treasury, 10_500, still_low) is None, "it does not pay itself"
-
-
 # -- keys that the caller holds
 
 
@@ -221,19 +151,19 @@ async def test_a_keyless_lane_is_only_ever_alerted_about(make_anvil):
     anvil = make_anvil("--no-mining")
     signer, ledger = new_signer(), MemoryLedger()
     stage = Stage(anvil, [new_signer()], ledger=ledger)
-    anvil.fund(signer.address, 1)
     lane = lane_of(signer)
     with capture_logs() as logs:
-        async with stage, Watch(stage, Limits(low_balance=ETHER), logs=logs) as watch:
+        async with stage, Watch(stage, Limits(dropped_after_ms=0), logs=logs) as watch:
             await ledger.register(LaneSpec(lane, POOL, keyless=True))
             await ledger.reserve(lane, "t1" * 8, 60_000, 0, 0)
+            await ledger.set_lane(lane, LaneState.PAUSED, "why")
             before = await ledger.lane(lane)
             for _ in range(3):
                 [seen] = [h for h in await watch.monitor.check_all() if h.lane == lane]
-            assert set(seen.alerts) == {Alert.LOW_BALANCE}
+            assert set(seen.alerts) == {Alert.STOPPED}
             after = await ledger.lane(lane)
             assert (after.asks, after.check, after.cursor) == (before.asks, before.check, before.cursor)
-            assert watch.said("nonce alert", alert="low_balance", lane=lane, keyless=True)
+            assert watch.said("nonce alert", alert="stopped", lane=lane, keyless=True)
             assert not any("fixed" in str(line) for line in watch.logs)
             assert (
                 watch.monitor.metrics.registry.get_sample_value("txmanager_monitor_asks_total", {"lane": lane}) is None
@@ -277,15 +207,15 @@ async def test_missing_funds_on_a_strict_node_stop_the_lane_until_they_come(hard
     with capture_logs() as logs:
         stage = Stage(hardhat, [new_signer()])
         hardhat.fund(stage.signer.address, 1_000)
-        async with stage, Watch(stage, replace(LIMITS, low_balance=ETHER), logs=logs) as watch:
+        async with stage, Watch(stage, logs=logs) as watch:
             await stage.submit(stage.transfer("a", ETHER), stage.transfer("b", 5))
             lane = await stage.until_lane(LaneState.PAUSED)
             assert (lane.reason, lane.evidence["balance"]) == ("insufficient_funds", "1000")
-            await watch.alerted(Alert.STOPPED, Alert.LOW_BALANCE)
+            await watch.alerted(Alert.STOPPED)
             hardhat.fund(stage.signer.address)
             await stage.until_lane(LaneState.ACTIVE)
             await mined(stage, "a", "b")
-            await watch.over(Alert.STOPPED, Alert.LOW_BALANCE)
+            await watch.over(Alert.STOPPED)
             assert stage.received() == ETHER + 5
 
 

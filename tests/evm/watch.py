@@ -11,7 +11,6 @@ from txmanager.chains.evm.reader import EvmReader
 from txmanager.core.alerts import Alert
 from txmanager.core.health import Health, Limits
 from txmanager.rpc.endpoint import Endpoint
-from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.care.monitor import Monitor, Watched
 
 PERIODS = [6.0]
@@ -24,7 +23,6 @@ LIMITS = Limits(stuck_after_ms=1_000, overdue_after_ms=60_000, dropped_after_ms=
 class Watch:
     stage: Stage
     limits: Limits = LIMITS
-    top_ups: TopUps | None = None
     logs: list[Any] = field(default_factory=list)
 
     @property
@@ -37,7 +35,7 @@ class Watch:
 
     def another(self) -> Monitor:
         """As after a restart: nothing is remembered."""
-        watched = Watched("anvil", self.reader, self.limits, self.top_ups)
+        watched = Watched("anvil", self.reader, self.limits)
         return Monitor(self.stage.ledger, {f"evm:{CHAIN_ID}": watched}, period_s=self.period_s)
 
     async def __aenter__(self) -> Watch:

@@ -8,7 +8,7 @@ from txmanager.core.values import value
 
 
 class Alert(StrEnum):
-    """What is wrong, by names that metrics, logs and rules share. An owner acts on all but the last three."""
+    """What is wrong, by names that metrics, logs and rules share. An owner acts on all but the last two."""
 
     STUCK = "stuck"
     """The lowest nonce waits for longer than it should, at the price it offers."""
@@ -22,7 +22,6 @@ class Alert(StrEnum):
     """The cursor is far ahead of the chain, or the chain went back below what was final."""
     FOREIGN = "foreign_nonce_use"
     """A number was used that this lane did not hand out, or by bytes that it did not sign."""
-    LOW_BALANCE = "low_balance"
     STOPPED = "stopped"
     """The lane is paused or quarantined."""
     UNOWNED = "unowned"

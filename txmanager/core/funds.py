@@ -28,13 +28,14 @@ class Cost:
 
 
 FREE = Cost()
+PurseName = Literal["account", "allowance", "gas_key"]
 
 
 @value(frozen=True, slots=True)
 class Purse:
     """One place that a lane pays from. A lane may have several: what a key may spend, and what its account has."""
 
-    name: Literal["account", "allowance", "gas_key"]
+    name: PurseName
     balance: int
     """What can be spent: without what the chain keeps locked."""
     fees: bool = True

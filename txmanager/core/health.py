@@ -26,7 +26,6 @@ class Limits:
     dropped_after_ms: int = 10_000
     """Bytes younger than this may be on their way to the node that was asked."""
     drift: int = 64
-    low_balance: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,6 @@ def health(
         alerts[Alert.DRIFT] = drift
     if foreign := _foreign(after, tracked, reading, limits, now):
         alerts[Alert.FOREIGN] = foreign
-    if limits.low_balance is not None and reading.balance < limits.low_balance:
-        alerts[Alert.LOW_BALANCE] = {"balance": str(reading.balance), "wanted": str(limits.low_balance)}
     if lane.state in (LaneState.PAUSED, LaneState.QUARANTINED):
         alerts[Alert.STOPPED] = {"state": lane.state.value, "reason": lane.reason}
     if lane.depth and not lane.lease_ms and lane.state is not LaneState.CLOSED:

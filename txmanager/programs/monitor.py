@@ -1,4 +1,4 @@
-"""The monitor: compares lanes with their chain, raises alerts, asks owners to look. Holds no key, no lease.
+"""The monitor: compares lanes with their chain, asks owners to look, and keeps purses filled. Holds no key, no lease.
 
 One is enough, two stand in for each other. `monitor.metrics_port` of the configuration, or `TXMANAGER_METRICS_PORT`,
 serves metrics for Prometheus; alerts are log lines `nonce alert` with a stable `alert`.
@@ -6,31 +6,44 @@ serves metrics for Prometheus; alerts are log lines `nonce alert` with a stable 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 
 from txmanager.core.errors import InvalidSettings
 from txmanager.programs.process import on_stop, run, serve_metrics
+from txmanager.runtime.accept.billing import build_billing
 from txmanager.runtime.care.monitor import Monitor
+from txmanager.runtime.care.purse_metrics import PurseMetrics
+from txmanager.runtime.care.purses import PurseKeeper
 from txmanager.settings import Settings, load
-from txmanager.wiring import build_watched, open_ledger
+from txmanager.wiring import build_purses, build_watched, open_ledger
 
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
-    if not any(settings.family(name).watching for name in settings.networks):
+    if not any(settings.family(name).purses for name in settings.networks):
         raise InvalidSettings("networks", "has none whose chain can be monitored; there is nothing to monitor")
     told = settings.monitor
     ledger = await open_ledger(settings)
-    watched, close = build_watched(settings, ledger)
+    watched, close_readers = build_watched(settings)
+    cared, close_chains = build_purses(settings, ledger)
     monitor = Monitor(ledger, watched, period_s=told.period_s, reconcile_every_s=told.reconcile_every_s)
+    metrics = PurseMetrics(monitor.metrics.registry)
+    keeper = PurseKeeper(ledger, cared, build_billing(settings), period_s=told.period_s, metrics=metrics)
     serve_metrics(
         told.metrics_host, metrics_port or told.metrics_port, monitor.metrics.registry, "monitor.metrics_port"
     )
-    on_stop(monitor.stop)
+
+    def stop() -> None:
+        monitor.stop()
+        keeper.stop()
+
+    on_stop(stop)
     try:
-        await monitor.run()
+        await asyncio.gather(monitor.run(), keeper.run())
     finally:
-        await close()
+        await close_readers()
+        await close_chains()
         await ledger.close()
 
 

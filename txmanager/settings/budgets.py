@@ -52,9 +52,13 @@ def _amount(value: object) -> object:
     return value
 
 
+Amount = Annotated[str, BeforeValidator(_amount)]
+"""`10 NEAR`, or digits of the smallest unit."""
+
+
 class BudgetSettings(Part):
     network: Name
-    amount: Annotated[str, BeforeValidator(_amount)]
+    amount: Amount
     per: Span
 
     def budget(self, owner: str, unit: Unit) -> Budget:

@@ -18,6 +18,7 @@ from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.findings import Finding
+from txmanager.core.funds import PurseName
 from txmanager.core.given import Counter
 from txmanager.core.health import Reader
 from txmanager.core.kinds import KindPath, Reading
@@ -129,11 +130,23 @@ class Numbers(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Watching(Generic[N]):
-    """For the monitor: how lanes are read without a key, and how one is paid that runs low."""
+    """For the monitor: how lanes are read without a key."""
 
     open: Callable[[str, N], OpenReader]
+
+
+@dataclass(frozen=True, slots=True)
+class PurseSide:
+    """What lanes pay from, and how it is filled up."""
+
+    names: frozenset[PurseName]
+    """The purses that lanes of this chain may have."""
+    of: Callable[[str, PurseName], str]
+    """The id of a lane's purse of that name, equal for all lanes that share it."""
     pay: Callable[[str, int], tuple[str, Mapping[str, Json]]]
-    """The kind and payload of a payment to a lane."""
+    """The kind and payload of a payment into a purse."""
+    example: str
+    """A purse, to see whether a treasury could pay into one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +194,7 @@ class ChainFamily(Generic[N, P]):
     probe: NodeProbe[N]
     numbers: Numbers[N] | None = None
     watching: Watching[N] | None = None
+    purses: PurseSide | None = None
     upstream: Callable[[str, N, GatewaySettings], Upstream] | None = None
     """For the JSON-RPC gateway: the network's nodes as it asks them."""
     add_keys: Callable[[Chain, str, Sequence[str], CallLimits | None, Clerk], Awaitable[object]] | None = None

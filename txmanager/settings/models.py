@@ -24,6 +24,7 @@ from txmanager.settings.archive import ArchiveSettings
 from txmanager.settings.budgets import Budgets, budget_contradictions
 from txmanager.settings.family import AnyFamily, find, installed
 from txmanager.settings.gateway import GatewaySettings
+from txmanager.settings.monitor import MonitorSettings
 from txmanager.settings.parts import Money, Name, Names, Part
 from txmanager.settings.pools import KEY_SOURCES, NetworkSettings, PoolSettings
 from txmanager.settings.secrets import Reference, SecretUrl, SecretWord, Url, reveal
@@ -111,47 +112,6 @@ class WorkerSettings(Part):
     grace_s: float = Field(default=30.0, ge=0)
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
-
-
-class MonitoredNetwork(Part):
-    """From when on a balance is low, and who pays then."""
-
-    low_balance: Money | None = None
-    top_up: Money | None = Field(default=None, gt=0)
-    top_up_pool: str | None = None
-    top_up_every_s: float = Field(default=3600.0, ge=60)
-
-
-class MonitorSettings(Part):
-    period_s: float = Field(default=30.0, gt=0, le=3600)
-    reconcile_every_s: float = Field(default=600.0, gt=0)
-    stuck_after_s: float = Field(default=300.0, gt=0)
-    overdue_after_s: float = Field(default=1800.0, gt=0)
-    dropped_after_s: float = Field(default=10.0, gt=0)
-    drift: int = Field(default=64, ge=1)
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int | None = Field(default=None, ge=1, le=65535)
-    networks: dict[Name, MonitoredNetwork] = Field(default_factory=dict)
-
-    def contradictions(
-        self, networks: Mapping[str, NetworkSettings], pools: Mapping[str, PoolSettings]
-    ) -> Iterator[InvalidSettings]:
-        if self.overdue_after_s < self.stuck_after_s:
-            yield InvalidSettings("monitor.overdue_after_s", f"must be at least stuck_after_s, {self.stuck_after_s:g}")
-        for name, wanted in self.networks.items():
-            where = f"monitor.networks.{name}"
-            if name not in networks or find(networks[name].chain).watching is None:
-                yield InvalidSettings(where, f"names no network that is monitored; add [networks.{name}] or remove it")
-            if wanted.top_up is None and wanted.top_up_pool is None:
-                continue
-            if wanted.top_up is None or wanted.top_up_pool is None or wanted.low_balance is None:
-                yield InvalidSettings(where, "a top-up needs all of low_balance, top_up and top_up_pool")
-                continue
-            pool = pools.get(wanted.top_up_pool)
-            if pool is None or pool.network != name:
-                yield InvalidSettings(f"{where}.top_up_pool", f"{wanted.top_up_pool!r} is no pool of this network")
-            elif pool.policy.max_deposit is not None and pool.policy.max_deposit < wanted.top_up:
-                yield InvalidSettings(f"{where}.top_up", f"is more than max_deposit of the pool {wanted.top_up_pool}")
 
 
 class TokenLimits(Part):
@@ -313,7 +273,7 @@ class Settings(Part):
         for pool_name in self.worker.pools or ():
             if pool_name not in self.pools:
                 yield InvalidSettings("worker.pools", f"names no [pools.{pool_name}]; add it or remove it")
-        yield from self.monitor.contradictions(self.networks, self.pools)
+        yield from self.monitor.contradictions(self.networks, self.pools, self.ledger.retention_s)
         yield from self._keyless_twice()
         yield from self.api.contradictions(self.pools)
         yield from self._budgets()

@@ -18,23 +18,36 @@ from tests.sim.evm.world import LANES, SIGNERS, Result, World
 from tests.sim.evm.world import run as run_world
 from tests.sim.history import Appended, Ended, Fact, Leased, Recorded
 from tests.sim.loop import Process, VirtualLoop
-from txmanager.chains.evm import LaneId
-from txmanager.chains.evm.family import pay
+from txmanager.chains.evm import EvmChain, LaneId
+from txmanager.chains.evm.family import FAMILY
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.transaction import Body, Fees, sign_any
 from txmanager.core.health import Limits
 from txmanager.core.models import Purpose
+from txmanager.core.purses import Marks
 from txmanager.core.states import LaneState, Status
 from txmanager.rpc.errors import RpcError
+from txmanager.runtime.accept.billing import build_billing
 from txmanager.runtime.accept.producer import Producer
-from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.care.monitor import Monitor, Watched
 from txmanager.runtime.care.monitor_metrics import MonitorMetrics
+from txmanager.runtime.care.purse_metrics import PurseMetrics
+from txmanager.runtime.care.purses import Cared, PurseKeeper
+from txmanager.runtime.care.top_ups import TopUps
+from txmanager.settings import Settings
+from txmanager.wiring import build_kinds
 
 TREASURY = LANES[2]
-LOW, TOP_UP = 10**22, 10**20
-SPAN_MS = 10_000
-_METRICS = MonitorMetrics()
+MARKS = Marks(10**22, 10**22 + 10**20)
+SPAN_MS = 60_000
+_METRICS, _PURSE_METRICS = MonitorMetrics(), PurseMetrics()
+_BUDGET = {"network": "sim", "amount": str(10**24), "per": "1h"}
+SETTINGS = Settings.model_validate(
+    {
+        "networks": {"sim": {"chain": "evm", "chain_id": CHAIN_ID, "rpc": [{"url": "http://127.0.0.1:1"}]}},
+        "pools": {"treasury": {"network": "sim", "policy": {"max_cost": str(2 * 10**22), "budget": [_BUDGET]}}},
+    }
+)
 
 
 class MonitoredWorld(World):
@@ -97,9 +110,9 @@ class MonitoredWorld(World):
     async def _monitor(self, process: Process, name: str) -> None:
         rng = random.Random(f"{name}:{self.seed}")
         producer = Producer(self.ledger, new_life=lambda: f"{rng.getrandbits(64):016x}")
-        limits = Limits(stuck_after_ms=8_000, overdue_after_ms=20_000, dropped_after_ms=1_500, low_balance=LOW)
-        reader = EvmReader(CHAIN_ID, rpc=SimRpc(self, rng))
-        watched = Watched("sim", reader, limits, TopUps(self.ledger, producer, "treasury", TOP_UP, pay, SPAN_MS))
+        limits = Limits(stuck_after_ms=8_000, overdue_after_ms=20_000, dropped_after_ms=1_500)
+        watched = Watched("sim", EvmReader(CHAIN_ID, rpc=SimRpc(self, rng)), limits)
+        process.spawn(self._keep_purses(name, producer, rng))
         monitor = Monitor(
             self.ledger,
             {f"evm:{CHAIN_ID}": watched},
@@ -115,6 +128,23 @@ class MonitoredWorld(World):
             if not self.loop.over:
                 self.say(f"monitor ended: {type(error).__name__}: {error}")
         process.kill()
+
+    async def _keep_purses(self, name: str, producer: Producer, rng: random.Random) -> None:
+        billing, kinds, side = build_billing(SETTINGS), build_kinds(SETTINGS), FAMILY.purses
+        assert side is not None
+        top_ups = TopUps(
+            self.ledger, producer, billing, "treasury", side.pay, lambda k, p, told: kinds[k].read(p, told), SPAN_MS
+        )
+        chain = EvmChain(CHAIN_ID, (), {}, settings=self.network, rpc=SimRpc(self, rng))
+        cared = Cared("sim", chain, side, {"account": MARKS}, top_ups)
+        keeper = PurseKeeper(
+            self.ledger, {f"evm:{CHAIN_ID}": cared}, billing, period_s=3.0, metrics=_PURSE_METRICS, name=name
+        )
+        try:
+            await keeper.run()
+        except Exception as error:
+            if not self.loop.over:
+                self.say(f"keeper ended: {type(error).__name__}: {error}")
 
     # -- checked where it happens
 

@@ -11,13 +11,14 @@ from unittest.mock import patch
 from tests.sim.evm.planting import Bugs, Patch, arm_instead
 from txmanager.core import alive
 from txmanager.core.alive import Alive
+from txmanager.core.budgets import Budget
 from txmanager.core.chain import NonceView
 from txmanager.core.decide import Kill, Policy, Replace, Step
 from txmanager.core.gaps import Gaps
 from txmanager.core.kills import Doom, KillCause
 from txmanager.core.lane_plan import LanePlan
-from txmanager.core.models import Lane, new_intent
-from txmanager.runtime.care.funding import TopUps
+from txmanager.core.models import Lane
+from txmanager.runtime.care import top_ups
 from txmanager.runtime.care.monitor import Monitor
 from txmanager.runtime.lane.checks import Checks
 from txmanager.runtime.lane.gaps import GapFiller
@@ -106,33 +107,27 @@ def every_late_nonce_is_bumped() -> Sequence[Patch]:
 def monitor_takes_the_lease() -> Sequence[Patch]:
     act = Monitor._act
 
-    async def grabbing(self: Monitor, lane: Lane, network: Any, seen: Any) -> None:
+    async def grabbing(self: Monitor, lane: Lane, seen: Any) -> None:
         if seen.alerts:
             await self._ledger.lease(lane.id, self._name, f"{self._name}:{self.rounds}:{lane.id}", 1_000)
-        await act(self, lane, network, seen)
+        await act(self, lane, seen)
 
     return [patch.object(Monitor, "_act", grabbing)]
 
 
 @mutant
-def top_up_without_its_key() -> Sequence[Patch]:
-    keys = itertools.count()
-    return [patch.object(TopUps, "key", staticmethod(lambda lane, span: f"top-up:{next(keys)}"))]
-
-
-@mutant
 def top_up_that_does_not_wait_for_the_last_one() -> Sequence[Patch]:
-    """A span that is over is forgotten, whatever became of its payment."""
+    """Each has a key of its own, and what was asked for before is not looked at."""
+    keys = itertools.count()
 
-    async def pay(self: TopUps, lane: Lane, now: int, still_low: Any) -> str | None:
-        if lane.spec.pool == self.pool:
-            return None
-        key = self.key(lane.id, now // self.every_ms)
-        payload = {"to": lane.id.rpartition(":")[2], "value": str(self.amount)}
-        told = await self.producer.submit(new_intent(key=key, pool=self.pool, kind=self.kind, payload=payload))
-        return None if told.replayed else key
+    def once(purse: str, units: int, every_ms: int) -> Budget:
+        return Budget(f"purse:{purse}:{next(keys)}", units, every_ms)
 
-    return [patch.object(TopUps, "pay", pay)]
+    return [
+        patch.object(top_ups, "top_up_key", lambda *told: f"top-up:{next(keys)}"),
+        patch.object(top_ups, "one_at_a_time", once),
+        patch.object(top_ups, "settled_recently", lambda usage, budget: False),
+    ]
 
 
 @mutant

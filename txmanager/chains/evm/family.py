@@ -23,8 +23,9 @@ from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.findings import Finding
+from txmanager.core.funds import PurseName
 from txmanager.core.models import Json
-from txmanager.settings.family import ChainFamily, Held, NodeProbe, Numbers, ReadPayload, Unit, Watching
+from txmanager.settings.family import ChainFamily, Held, NodeProbe, Numbers, PurseSide, ReadPayload, Unit, Watching
 from txmanager.settings.gateway import GatewaySettings
 from txmanager.settings.pools import pinned_key
 from txmanager.signing.signer import Signer
@@ -136,8 +137,13 @@ def open_reader(name: str, network: EvmNetworkSettings) -> EvmReader:
     return EvmReader(network.chain_id, endpoints(name, network))
 
 
-def pay(lane: str, amount: int) -> tuple[str, Mapping[str, Json]]:
-    return "evm.transfer", {"to": LaneId.parse(lane).address, "value": str(amount)}
+def purse_of(lane: str, name: PurseName) -> str:
+    """An address is one lane and one purse."""
+    return lane
+
+
+def pay(purse: str, amount: int) -> tuple[str, Mapping[str, Json]]:
+    return "evm.transfer", {"to": LaneId.parse(purse).address, "value": str(amount)}
 
 
 def open_upstream(name: str, network: EvmNetworkSettings, gateway: GatewaySettings) -> EvmUpstream:
@@ -165,7 +171,8 @@ FAMILY = ChainFamily(
     policy=lane_policy,
     probe=NodeProbe("eth_blockNumber", "eth_chainId", describe),
     numbers=Numbers(RAW_KIND, open_counter, adopt),
-    watching=Watching(open_reader, pay),
+    watching=Watching(open_reader),
+    purses=PurseSide(frozenset({"account"}), purse_of, pay, f"evm:1:0x{1:040x}"),
     upstream=open_upstream,
     signer=SIGNER_SIDE,
 )

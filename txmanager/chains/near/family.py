@@ -14,6 +14,7 @@ from txmanager.chains.near.intents import KINDS, PATHS
 from txmanager.chains.near.limits import most_over_http
 from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, NearPolicy, other_chain
 from txmanager.chains.near.provision import provision
+from txmanager.chains.near.purses import PURSES
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules, read
 from txmanager.chains.near.settings import NearNetworkSettings, NearPolicySettings, NearPoolSettings, lanes_of
 from txmanager.chains.near.unsigned import SIGNER_SIDE
@@ -152,5 +153,6 @@ FAMILY = ChainFamily(
     probe=NodeProbe("status", "status", describe),
     add_keys=add_keys,
     add_gas_keys=add_gas_keys,
+    purses=PURSES,
     signer=SIGNER_SIDE,
 )

@@ -8,7 +8,7 @@ every signature from then on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from txmanager.core.budgets import MOST_UNITS, Bill, Budget, in_units, noted_charge
@@ -87,8 +87,10 @@ class Billing:
         budget_key: str | None,
         worst: int | None,
         *max_costs: int | None,
+        beside: Callable[[int], tuple[Budget, ...]] = lambda units: (),
     ) -> Billed:
-        """`PolicyRefused` and `BudgetExhausted` are of new intents alone: a known key is answered all the same."""
+        """`PolicyRefused` and `BudgetExhausted` are of new intents alone: a known key is answered all the same.
+        `beside` makes more budgets from the units of the charge; they are held against before the configured ones."""
         told = self.pools.get(pool)
         paying = list(self._paying(token, tenant, pool, budget_key, told))
         if told is None or not paying:
@@ -102,7 +104,7 @@ class Billing:
         units = in_units(amount, told.unit.budget)
         if units > MOST_UNITS:
             raise _too_dear(paying[0], amount)
-        budgets = tuple(named.budget for named in paying)
+        budgets = (*beside(units), *(named.budget for named in paying))
         limits = noted(*max_costs, amount) | noted_charge(amount, told.unit.budget, budgets)
         return Billed(limits, Bill(units, budgets))
 

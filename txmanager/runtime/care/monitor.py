@@ -21,7 +21,6 @@ from txmanager.core.health import Health, Limits, Reader, Reading, hashes_of, he
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Lane, Record
 from txmanager.core.states import LaneState
-from txmanager.runtime.care.funding import TopUps
 from txmanager.runtime.care.monitor_metrics import MonitorMetrics
 
 _ABREAST = 16
@@ -38,7 +37,6 @@ class Watched:
     name: str
     reader: Reader
     limits: Limits
-    top_ups: TopUps | None = None
 
 
 @dataclass(slots=True)
@@ -123,7 +121,7 @@ class Monitor:
             return None
         self._remember(lane, seen)
         try:
-            await self._act(lane, network, seen)
+            await self._act(lane, seen)
         except TxManagerError as error:
             self._log.warning("owner not asked, again later", lane=lane.id, error=str(error))
         return seen
@@ -176,7 +174,7 @@ class Monitor:
             began, _ = memory.alerts.pop(alert)
             log.info("nonce alert over", alert=alert.value, lasted_s=round(now - began))
 
-    async def _act(self, lane: Lane, network: Watched, seen: Health) -> None:
+    async def _act(self, lane: Lane, seen: Health) -> None:
         if lane.keyless:
             return
         memory, now = self._memories[lane.id], asyncio.get_running_loop().time()
@@ -185,14 +183,3 @@ class Monitor:
             await self._ledger.check(lane.id, f"{self._name}:{self.rounds}", wanted)
             memory.asked_at = now
             self.metrics.asks.labels(lane.id).inc()
-        if Alert.LOW_BALANCE in seen.alerts and network.top_ups is not None:
-            await self._top_up(lane, network, network.top_ups)
-
-    async def _top_up(self, lane: Lane, network: Watched, top_ups: TopUps) -> None:
-        async def still_low() -> bool:
-            balance = (await network.reader.read(lane.id, ())).balance
-            return balance < (network.limits.low_balance or 0)
-
-        if (key := await top_ups.pay(lane, self._clock(), still_low)) is not None:
-            self.metrics.top_ups.labels(lane.id).inc()
-            self._log.warning("top-up asked for", lane=lane.id, pool=top_ups.pool, key=key, wei=str(top_ups.amount))

@@ -25,7 +25,6 @@ class MonitorMetrics:
         self.checks = self._counter("monitor_checks", "Comparisons of a lane with its chain")
         self.asks = self._counter("monitor_asks", "Requests to a lane's owner")
         self.failures = self._counter("monitor_failures", "Comparisons that got no answer, by class", "error")
-        self.top_ups = self._counter("monitor_top_ups", "Top-ups asked for")
         self.rounds = Counter("txmanager_monitor_rounds", "Rounds over all lanes", registry=self.registry)
         self.last_round = Gauge(
             "txmanager_monitor_last_round_timestamp_seconds", "When the last round ended", registry=self.registry
