@@ -23,7 +23,7 @@ from txmanager.chains.near import actions as act
 from txmanager.chains.near.intents import derived_key
 from txmanager.chains.near.reading import ELSEWHERE, read
 from txmanager.core.given import RAW_KEY
-from txmanager.core.kinds import RESERVED_KEYS
+from txmanager.core.kinds import FILL_KEY, KEYS_KEY, RESERVED_KEYS
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.core.purses import top_up_key
 from txmanager.ledger.memory import MemoryLedger
@@ -141,6 +141,8 @@ def test_every_key_that_we_derive_is_reserved():
     derived = [
         top_up_key("evm:1:0x1", 5, 0, 60_000),
         f"{RAW_KEY}0x1",
+        f"{FILL_KEY}0x1",
+        f"{KEYS_KEY}0x1",
         derived_key("near.delegate", {"signed_delegate": signed}),
     ]
     for kind in KINDS.keys() - {"near.delegate"}:
