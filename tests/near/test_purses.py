@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
 from tests.api.stage import Program, Stage, bearer
 from tests.conftest import HasUrl
@@ -15,6 +16,7 @@ from tests.devnet.process import Devnet
 from tests.waiting import until_sync
 from txmanager.chains.near.family import FAMILY
 from txmanager.chains.near.purses import PURSES
+from txmanager.cli import app
 from txmanager.core.chain import NonceView, Readings
 from txmanager.core.funds import Funds, Purse
 from txmanager.core.models import LaneSpec
@@ -159,5 +161,18 @@ def test_monitors_killed_at_any_moment_pay_an_account_once(redis7: HasUrl, devne
         assert stage.balance(stage.account_id) == stage.high, "exactly to its high: paid once"
         assert before - stage.balance(stage.treasury_id) < 21 * NEAR
         assert record["kind"] == "near.transfer"
+        told = CliRunner().invoke(app, ["treasury", "--json", "--config", str(stage.config)])
+        assert told.exit_code == 0, (told.output, told.exception)
+        shown = json.loads(told.stdout)
+        [treasury] = shown["treasuries"]
+        assert 20 * NEAR < int(treasury["per_day"]) < 21 * NEAR
+        assert treasury["days_left"] > 1000
+        purses = {one["purse"]: one for one in shown["purses"]}
+        mine = purses[f"near:localnet:{stage.account_id}"]
+        assert not mine["is_low"]
+        assert 20 * NEAR < int(mine["paid_in_per_day"]) < 21 * NEAR
+        assert purses[f"near:localnet:{stage.treasury_id}"]["treasury"]
+        plain = CliRunner().invoke(app, ["treasury", "--config", str(stage.config)])
+        assert "days left" in plain.stdout
     finally:
         stage.close_all()

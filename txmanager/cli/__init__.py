@@ -33,6 +33,7 @@ _COMMANDS = {
     "resolve": "cli.intents",
     "reseal": "cli.intents",
     "audit": "cli.audit",
+    "treasury": "cli.treasury",
     "watch": "cli.watch",
     "console": "cli.console",
     "doctor": "cli.doctor",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +10,15 @@ import typer
 
 from txmanager.cli.books import Books
 from txmanager.cli.options import ConfigFile
+from txmanager.cli.pool_keys import check_unused, ensure, one_key
+from txmanager.cli.renew import renew
 from txmanager.core.chain import Chain
-from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, NotAllowed, NotFound, Unavailable
-from txmanager.core.states import LaneState
+from txmanager.core.errors import InvalidInput, KeyMissing, NotFound, Unavailable
 from txmanager.settings import Settings, load
 from txmanager.settings.family import AnyHeld, CallLimits, GasKeys, Held, Unit
-from txmanager.signing import Ed25519Signer, Secret, vault
-from txmanager.signing.sources import PASSPHRASE_VARIABLE
 
 app = typer.Typer(help="The pools' signing keys: list them, add more.", no_args_is_help=True)
+app.command()(renew)
 
 
 @app.command("list")
@@ -83,7 +82,7 @@ def provision(
         key_sources(settings), chosen.network, network, signing
     )
     # First the file, then the chain: a key that was added is never one that nobody holds.
-    names = _ensure(vault_file, chosen.account, count or 1)
+    names = ensure(vault_file, chosen.account, count or 1)
     typer.echo(f"{vault_file} holds {len(names)} keys of {chosen.account}")
     asyncio.run(_provision(settings, lane, Held(pool, signing, key), names, limits, gas_keys))
     entry = f'"vault:{vault_file}"'
@@ -119,26 +118,14 @@ def adopt(
     if chosen is None:
         raise NotFound(f"the configuration has no pool {pool!r}")
     family = settings.family(chosen.network)
-    lane, held = _one_key(settings, pool, source)
+    lane, held = one_key(settings, pool, source)
     limits = _limits(receiver, method, allowance, family.unit)
     if family.add_keys is None and (signer is not None or limits is not None):
         raise InvalidInput("--signer", f"has no meaning on {family.title}, where a key is an account of its own")
     if family.add_keys is not None and signer is None:
         raise InvalidInput("--signer", "is required: a full-access key of the account signs for the new one")
-    asyncio.run(_adopt(settings, lane, held, _one_key(settings, pool, signer) if signer is not None else None, limits))
+    asyncio.run(_adopt(settings, lane, held, one_key(settings, pool, signer) if signer is not None else None, limits))
     typer.echo(f'add "{source}" to keys of [pools.{pool}] and restart the workers one by one')
-
-
-def _one_key(settings: Settings, pool: str, source: str) -> tuple[str, AnyHeld]:
-    from txmanager.wiring import key_sources
-
-    chosen = settings.pools[pool]
-    network, alone = settings.networks[chosen.network], chosen.model_copy(update={"keys": (source,)})
-    found = list(settings.family(chosen.network).load_keys(key_sources(settings), chosen.network, network, alone))
-    if len(found) != 1:
-        raise InvalidInput("source", f"{source!r} holds {len(found)} keys; name one")
-    [(lane, key)] = found
-    return lane, Held(pool, alone, key)
 
 
 def _limits(receiver: str | None, method: list[str] | None, allowance: str | None, unit: Unit) -> CallLimits | None:
@@ -159,32 +146,14 @@ async def _adopt(
         await chain.trial(lane)
         typer.echo(f"{lane} signs: a trial signature was verified")
         if by is not None and family.add_keys is not None:
-            await _check_unused(settings, by[0])
+            await check_unused(settings, by[0])
             assert held.signer is not None
             await family.add_keys(chain, by[0], [held.signer.public_key], limits, Books(settings, by[1].pool_name))
-        await _check_unused(settings, lane, new=True)
+        await check_unused(settings, lane, new=True)
         if await _show(chain, held.pool_name, lane, family.unit.smallest):
             raise NotFound(f"{lane} cannot be read on the chain; run it again")
     finally:
         await chain.close()
-
-
-async def _check_unused(settings: Settings, lane: str, *, new: bool = False) -> None:
-    """A key that a worker uses must not be used beside it; and a closed lane's key never serves again."""
-    from txmanager.runtime.manager import TxManager
-    from txmanager.wiring import open_ledger
-
-    opened = await open_ledger(settings)
-    try:
-        found = {one.id: one for one in await TxManager(opened).lanes()}.get(lane)
-    finally:
-        await opened.close()
-    if found is None:
-        return
-    if new and found.state is LaneState.CLOSED:
-        raise NotAllowed(f"{lane} was closed, and never opens again; make another key")
-    if not new and found.lease_ms > 0:
-        raise NotAllowed(f"{lane} is served by {found.owner}; sign with a key that no worker uses, or stop the worker")
 
 
 async def _list(settings: Settings) -> int:
@@ -243,24 +212,3 @@ async def _provision(
             await family.add_keys(chain, lane, names, limits, books)
     finally:
         await chain.close()
-
-
-def _ensure(path: Path, account: str, count: int) -> list[str]:
-    """The public keys of the account in the file, after making the file hold `count` of them."""
-    passphrase = _passphrase(new=not path.exists())
-    kept = vault.load(path, passphrase) if path.exists() else []
-    mine = [signer for owner, signer in kept if owner == account]
-    fresh = [Ed25519Signer.generate() for _ in range(count - len(mine))]
-    if fresh:
-        vault.save(path, passphrase, [*kept, *((account, signer) for signer in fresh)])
-    return [signer.public_key for signer in (*mine, *fresh)][: max(count, 0)]
-
-
-def _passphrase(new: bool) -> Secret:
-    given = os.environ.get(PASSPHRASE_VARIABLE)
-    if given:
-        return Secret(given)
-    try:
-        return Secret(typer.prompt("Passphrase of the key file", hide_input=True, confirmation_prompt=new))
-    except typer.Abort:
-        raise InvalidSettings("passphrase", f"is needed; set {PASSPHRASE_VARIABLE} where nobody can type it") from None

@@ -199,6 +199,8 @@ class ChainFamily(Generic[N, P]):
     """For the JSON-RPC gateway: the network's nodes as it asks them."""
     add_keys: Callable[[Chain, str, Sequence[str], CallLimits | None, Clerk], Awaitable[object]] | None = None
     """`keys provision`: put public keys on the account of a lane, signed by its key."""
+    key_limits: Callable[[Chain, str], Awaitable[CallLimits | None]] | None = None
+    """What the key of a lane may call, as the chain has it; None of a key that may do everything."""
     add_gas_keys: Callable[[Chain, str, Sequence[str], GasKeys, CallLimits | None, Clerk], Awaitable[object]] | None = (
         None
     )

@@ -13,6 +13,7 @@ from txmanager.chains.near.chain import NearChain
 from txmanager.chains.near.intents import KINDS, PATHS
 from txmanager.chains.near.limits import most_over_http
 from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, NearPolicy, other_chain
+from txmanager.chains.near.provision import key_limits as read_limits
 from txmanager.chains.near.provision import provision
 from txmanager.chains.near.purses import PURSES
 from txmanager.chains.near.reading import ELSEWHERE, PoolRules, read
@@ -124,6 +125,11 @@ def add_keys(
     return provision(chain, lane, public_keys, permission, clerk=clerk)
 
 
+def key_limits(chain: Chain, lane: str) -> Awaitable[CallLimits | None]:
+    assert isinstance(chain, NearChain)
+    return read_limits(chain, lane)
+
+
 def add_gas_keys(
     chain: Chain,
     lane: str,
@@ -152,6 +158,7 @@ FAMILY = ChainFamily(
     policy=lane_policy,
     probe=NodeProbe("status", "status", describe),
     add_keys=add_keys,
+    key_limits=key_limits,
     add_gas_keys=add_gas_keys,
     purses=PURSES,
     signer=SIGNER_SIDE,

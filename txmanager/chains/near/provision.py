@@ -65,6 +65,24 @@ async def provision(
     raise Unavailable(f"somebody else adds keys to {account_id} at the same time; run it again")
 
 
+async def key_limits(chain: NearChain, lane: str) -> tuple[str, tuple[str, ...], int | None] | None:
+    """Receiver, methods and allowance of the lane's key; None of one with full access. `NotAllowed` for a gas key, the
+    balance of which can be filled up, and for a key that the chain does not have."""
+    named = LaneId.parse(lane)
+    listed = (await chain.keys(named.account_id)).get(named.public_key.handle)
+    if listed is None:
+        raise NotAllowed(f"{named.public_key} is not a key of {named.account_id}")
+    told = listed.get("permission")
+    if _gas_key(told) is not None:
+        raise NotAllowed(f"{named.public_key} is a gas key: fill up its balance instead, see docs/money.md")
+    call = told.get("FunctionCall") if isinstance(told, Mapping) else None
+    if not isinstance(call, Mapping):
+        return None
+    allowance = call.get("allowance")
+    methods = tuple(map(str, call.get("method_names") or ()))
+    return str(call.get("receiver_id")), methods, None if allowance is None else int(allowance)
+
+
 def _check(
     account_id: str,
     public_keys: Sequence[str],
