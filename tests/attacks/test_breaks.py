@@ -74,8 +74,8 @@ async def test_third_break_before_write_ahead_ends_that_intent_alone(lanes: Stag
 
 
 async def test_breaks_are_counted_through_take_overs(redis_lanes: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker meets it once and dies; the third strike ends it. A renewal wakes the lane, and nothing is tried again
-    before its time."""
+    """Each worker meets it once and dies; the third strike ends it. A renewal wakes the lane, and nothing is tried
+    again before its time."""
     lanes, Brittle.tried = redis_lanes, 0
     monkeypatch.setattr(runtime_first, "AGAIN_MS", 600_000)
     running = await lanes.start(kind=Brittle)
