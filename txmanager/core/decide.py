@@ -76,7 +76,7 @@ def decide(record: Record, seen: Observation, policy: Policy, traits: Traits, no
                 outcome = replace(outcome, tx_hash=attempt.hash, nonce=attempt.nonce)
             if len(effects) < len(record.attempts) and outcome.cost is not None:
                 taken = _noop_cost(record, seen, attempt.nonce)
-                if taken is None and _awaited(record, seen, policy, now, attempt.nonce):
+                if taken is None and _awaited(record, seen, policy, now):
                     return Wait("final; its no-op may still land, and is part of what it cost")
                 cost = None if taken is None else outcome.cost + taken
                 outcome = replace(outcome, cost=cost, noop_cost=taken or 0)
@@ -123,7 +123,7 @@ def _decide_dead(
     """Nothing of the intent can land any more: end it as it was asked to end, or sign it again."""
     doom = _doomed(record, seen)
     cost = _noop_cost(record, seen)
-    if cost is None and (record.cancel_requested or doom is not None) and _awaited(record, seen, policy, now):
+    if cost is None and _awaited(record, seen, policy, now):
         return Wait("dead; its no-op may still land, and is what it cost")
     taken = cost or 0
     if record.cancel_requested:
@@ -149,12 +149,12 @@ def _decide_dead(
     return Resign(deaths, counted, "every attempt is proven dead")
 
 
-def _awaited(record: Record, seen: Observation, policy: Policy, now: int, used: int | None = None) -> bool:
+def _awaited(record: Record, seen: Observation, policy: Policy, now: int) -> bool:
     """Whether the end waits for a no-op that may still land, so that its cost is known: for as long as bytes usually
     take to be final, not for ever."""
     final = {a.nonce for a in record.attempts if seen.sightings.get(a.name, UNSEEN).where == "final"}
     waiting = [a for a in record.live if a.purpose is Purpose.NOOP and a.name not in seen.proofs]
-    ages = [now - a.signed_at for a in waiting if a.nonce not in final and a.nonce != used]
+    ages = [now - a.signed_at for a in waiting if a.nonce not in final]
     return bool(ages) and 0 <= min(ages) < _NOOP_PATIENCES * policy.include_within_ms
 
 
