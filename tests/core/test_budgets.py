@@ -13,10 +13,12 @@ from txmanager.core.budgets import (
     EVER,
     MOST_UNITS,
     SLOTS,
+    Bill,
     Budget,
     Charged,
     Usage,
     charge_of,
+    check_charges,
     corrections,
     cost_of,
     in_units,
@@ -24,8 +26,8 @@ from txmanager.core.budgets import (
     refusal,
     slot_of,
 )
-from txmanager.core.errors import BudgetExhausted, Unavailable
-from txmanager.core.models import Attempt, Outcome, Purpose, Record, new_intent
+from txmanager.core.errors import BudgetExhausted, InvalidInput, Unavailable
+from txmanager.core.models import Attempt, IntentId, Outcome, Purpose, Record, new_intent
 from txmanager.core.states import Status
 
 DAY = Budget("token:bob/net/1d", 100, DAY_MS)
@@ -144,3 +146,46 @@ def test_refusal_says_which_budget_what_is_left_and_when() -> None:
     assert isinstance(told, BudgetExhausted)
     assert told.retry_after_s is None
     assert isinstance(refusal(Charged("moved", budget=DAY, usage=used()), 1), Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("units", "budget", "field"),
+    [
+        (1, DAY, ""),
+        (MOST_UNITS, DAY, ""),
+        (0, DAY, "units"),
+        (MOST_UNITS + 1, DAY, "units"),
+        (1, replace(DAY, name="with blank "), "budget"),
+        (1, replace(DAY, name=""), "budget"),
+        (1, replace(DAY, limit=0), ""),
+        (1, replace(DAY, limit=-1), "limit"),
+        (1, replace(DAY, limit=MOST_UNITS), ""),
+        (1, replace(DAY, limit=MOST_UNITS + 1), "limit"),
+        (1, replace(DAY, per_ms=60_000), ""),
+        (1, replace(DAY, per_ms=59_999), "per"),
+        (1, replace(DAY, per_ms=EVER), ""),
+    ],
+)
+def test_a_charge_that_cannot_be_counted_names_its_field(units: int, budget: Budget, field: str) -> None:
+    charge = Bill(units, (budget,)).charge(IntentId("p", "k"), "life", NOW)
+    assert (charge.units, charge.budgets, charge.life, charge.born) == (units, (budget,), "life", NOW)
+    if not field:
+        check_charges([charge])
+        return
+    with pytest.raises(InvalidInput) as caught:
+        check_charges([charge])
+    assert caught.value.field == field
+
+
+def test_only_what_a_call_charged_first_is_its_own() -> None:
+    assert Charged("charged", {"a": 1, "b": 2}).fresh == {"a": 1}
+
+
+def test_the_place_of_a_budget_never_changes() -> None:
+    assert [slot_of(name) for name in ("a", "b", "token:bob/net/1d")] == [30, 58, 30]
+
+
+def test_a_charge_that_nobody_can_read_is_none() -> None:
+    for told in ("text", 5, ["x"], {}, {"budgets": 5}):
+        intent = new_intent(key="k", pool="p", kind="near.transfer", payload={}, limits={"charge": told})
+        assert charge_of(intent) is None

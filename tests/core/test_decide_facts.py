@@ -166,3 +166,29 @@ def test_only_a_refusal_for_want_of_funds_ends_what_asks_for_too_much():
 
 def test_want_of_funds_ends_no_held_intent():
     assert isinstance(ask(record(status=Status.HELD), poor()), Wait)
+
+
+def test_an_end_waits_for_no_ops_alone_and_only_for_those_that_may_land():
+    own, again, young, old = (
+        attempt(7),
+        attempt(8, Purpose.RESIGN),
+        attempt(8, Purpose.NOOP),
+        attempt(9, Purpose.NOOP, signed_at=LONG_AGO),
+    )
+    final = {own.name: Sighting("final", replace(DONE, cost=100))}
+    step = ask(record(own, again, old), Observation(sightings=final))
+    assert isinstance(step, Settle), "what was signed again is no no-op"
+    step = ask(record(own, young, old), Observation(sightings=final, proofs={young.name: Proof("expired", {})}))
+    assert isinstance(step, Settle), "it is proven dead"
+    paid = {**final, old.name: Sighting("final", replace(DONE, cost=4))}
+    step = ask(record(own, again, old), Observation(sightings=paid))
+    assert isinstance(step, Settle)
+    assert step.outcome.cost == 104, "what was signed again is no part of what no-ops took"
+
+
+def test_what_is_ended_by_a_no_op_waits_for_it_whoever_asked():
+    own, noop = attempt(7), attempt(8, Purpose.NOOP, terms={"why": "bad signature"})
+    dead = Observation(proofs={own.name: Proof("overtaken", {})})
+    for cancelled in (False, True):
+        step = ask(record(own, noop, cancel_requested=cancelled), dead)
+        assert step == Wait("dead; its no-op may still land, and is what it cost")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import OrderedDict
 from decimal import Decimal
@@ -131,3 +132,9 @@ def test_depth_is_limited():
     fingerprint("k", deep)
     with pytest.raises(InvalidInput, match="nested deeper"):
         fingerprint("k", [deep])
+
+
+def test_a_fingerprint_is_the_same_in_every_release():
+    payload = {"b": [True, False, None, 1.5, "ü"], "a": {"n": 10**23, "t": "1"}}
+    text = '"k"\n{"a":{"n":100000000000000000000000,"t":"1",},"b":[true,false,null,15e-1,"ü",],}'
+    assert fingerprint("k", payload) == f"{VERSION}:{hashlib.sha256(text.encode()).hexdigest()[:40]}"

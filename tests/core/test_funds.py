@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txmanager.core.funds import FREE, Cost, Funds, Purse, Reserve, Word, dearest, judge, total
+from txmanager.core.funds import FREE, Cost, Finding, Funds, Purse, Reserve, Word, dearest, judge, total
 
 money = st.integers(0, 2**100)
 costs = st.builds(Cost, money, money)
@@ -93,3 +93,38 @@ def test_one_of_several_attempts_at_one_number_takes_no_more_than_the_dearest(se
 def test_what_it_says_names_the_numbers():
     found = judge(Cost(1, 10), funds(10), FREE, Reserve())
     assert found.message == "it may cost 11, and the lane's account has 10; nothing was spent"
+
+
+def test_costs_add_up_and_the_dearest_of_one_number_is_taken_part_by_part():
+    assert total([Cost(1, 10), Cost(2, 20)]) == Cost(3, 30)
+    assert dearest([Cost(1, 20), Cost(2, 10)]) == Cost(2, 20)
+    assert (total([]), dearest([])) == (Cost(0, 0), Cost(0, 0))
+
+
+def test_of_two_readings_each_purse_has_its_higher_balance():
+    before, after = (
+        funds(9, Purse("allowance", 1)),
+        Funds((Purse("account", 5), Purse("allowance", 3)), 8, refunds=True),
+    )
+    assert after.highest(before) == Funds((Purse("account", 9), Purse("allowance", 3)), 8, refunds=True)
+    assert before.highest(Funds((), 1)) == before
+
+
+def test_without_a_limit_the_reserve_of_a_lane_is_the_fee_alone():
+    purse = Purse("account", 5)
+    assert Reserve().of(purse, Cost(3, 100)) == 3
+    assert Reserve(max_deposit=10).of(purse, Cost(3, 100, usual=2)) == 12
+    assert Reserve(wanted=20).of(Purse("gas_key", 5, deposits=False), Cost(3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Word.PROCEED, "the lane's gas key has 5, and it needs 3"),
+        (Word.WAIT, "the lane's gas key has 5; it needs 3 beside what is on its way"),
+        (Word.FAIL, "it may cost 3, and the lane's gas key has 5; nothing was spent"),
+        (Word.PAUSE, "the lane's gas key has 5, and needs 3 to go on"),
+    ],
+)
+def test_a_finding_says_what_the_purse_has_and_what_is_needed(found: Word, words: str):
+    assert Finding(found, Purse("gas_key", 5), 3).message == words

@@ -265,7 +265,9 @@ def noted_charge(amount: int, unit: int, budgets: Sequence[Budget]) -> dict[str,
 def charge_of(intent: Intent) -> Noted | None:
     """What an intent was charged; None where it was not, or where nobody can read it."""
     told = intent.limits.get(CHARGE)
-    if not isinstance(told, Mapping):
+    if told is None or not isinstance(
+        told, Mapping
+    ):  # None first: asked of every intent, and an abstract class is slow
         return None
     try:
         budgets = tuple((str(name), int(per)) for name, per in told["budgets"])

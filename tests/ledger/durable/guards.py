@@ -20,6 +20,7 @@ HELD = "held_intent_gets_no_attempt_that_nobody_asked_for"
 PROVEN = "failed_after_write_ahead_needs_every_effect_proven_dead"
 FIRST = "first_attempt_of_a_signed_entry_is_refused"
 WAITS = "final_record_waits_for_the_archive_with_its_payload"
+COUNT = "acknowledged_records_do_not_count_as_late"
 LAGS = "archive_that_lags_too_far_behind_stops_nothing_and_what_went_is_named"
 LOST = "backlog_that_no_home_remembers_is_counted_as_lost"
 WRONG = "acknowledgement_of_a_live_record_or_another_life_counts_nothing"
@@ -831,8 +832,10 @@ BUDGETS = [
 ]
 
 ARCHIVES = [
-    Guard("lane/end.ts", "if (!tooManyWait(step)) continue;", "", WAITS),
-    Guard("lane/end.ts", "if (!tooManyWait(step)) continue;", "continue;", LAGS),
+    Guard("lane/end.ts", "if (spare <= 0) continue;", "", WAITS),
+    Guard("lane/end.ts", "if (spare <= 0) continue;", "continue;", LAGS),
+    Guard("lane/end.ts", "            spare -= 1;", "", LAGS),
+    Guard("lane/end.ts", "lane.unretired - archived - lane.archive", "lane.unretired - lane.archive", COUNT),
     Guard(
         "lane/end.ts",
         "lane.archive !== null && record.archived === 0",
@@ -840,7 +843,7 @@ ARCHIVES = [
         "acknowledged_records_do_not_count_as_late",
     ),
     Guard("lane/end.ts", "waiting ? 1 : 0", "0", WAITS),
-    Guard("lane/end.ts", "lane.unretired > lane.archive", "false", LAGS),
+    Guard("lane/end.ts", "lane.unretired <= lane.archive", "true", LAGS),
     Guard("lane/end.ts", "if (!isFinal(record)) return false;", "", WRONG),
     Guard(
         "lane/end.ts",

@@ -491,7 +491,8 @@ class LaneStore:
         return self.archive is not None and record.id not in self.archived
 
     def _too_many_wait(self) -> bool:
-        return self.archive is not None and sum(r.status in FINAL for r in self.records.values()) > self.archive
+        waiting = (r for r in self.records.values() if r.status in FINAL and r.id not in self.archived)
+        return self.archive is not None and sum(1 for _ in waiting) > self.archive
 
     def forget_gone(self, before: int) -> None:
         """What its home forgot cannot be archived any more."""

@@ -19,14 +19,14 @@ _SWEEP_PAGE = 1000
 class Finals(BudgetBooks):
     async def unretired(self, lane: str, count: int) -> list[Record]:
         finals, shelf = self._keys.finals(lane), self._keys.shelf(lane)
-        found, left_alone, waiting, lag = await self._runner.plain(
+        found, left_alone, finals_count, (lag, archived) = await self._runner.plain(
             finals,
             ("SRANDMEMBER", finals, count),
             ("HGETALL", shelf),
             ("SCARD", finals),
-            ("HGET", self._keys.lane(lane), "archive"),
+            ("HMGET", self._keys.lane(lane), "archive", "arced"),
         )
-        if lag is not None and waiting <= int(lag):
+        if lag is not None and finals_count - int(archived or 0) <= int(lag):
             found = [id for id, acknowledged in await self._acknowledged(lane, found) if acknowledged]
         if left_alone:
             now = await self.now_ms()
@@ -76,7 +76,7 @@ class Finals(BudgetBooks):
     async def acknowledge(self, lane: str, records: Sequence[tuple[IntentId, str]]) -> int:
         if not records:
             return 0
-        keys = [self._keys.backlog(lane), *self._keys.records(lane, [id for id, _ in records])]
+        keys = [self._keys.backlog(lane), self._keys.lane(lane), *self._keys.records(lane, [id for id, _ in records])]
         return int(
             await self._runner.run("acknowledge", keys, [word for id, life in records for word in (id.text, life)])
         )

@@ -31,10 +31,14 @@ class FirstAttempts:
         self._shortage = shortage
         self._asked: tuple[tuple[str, str], ...] = ()
         """What the signer was asked for last, by position and life."""
+        self._broken = False
+        """Whether the first of the queue broke its owner and is not to be tried again yet, whoever wakes the lane."""
 
     async def take(self, room: int) -> bool:
         """Whether there may be more to do at once."""
         lane = self._lane
+        if self._broken:
+            return False
         lane.plan.take_begins()
         taken = await lane.retry_while_leased(lambda: lane.context.ledger.take(lane.fence, room))
         lane.plan.took([t.position for t in taken], room)
@@ -145,7 +149,12 @@ class FirstAttempts:
             await fail_unsigned(lane, [(entry, failed)])
             lane.plan.take_again()  # what was taken behind it is taken again
         else:
-            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, lane.wake)
+            self._broken = True
+            asyncio.get_running_loop().call_later(AGAIN_MS / 1000, self._try_again)
+
+    def _try_again(self) -> None:
+        self._broken = False
+        self._lane.wake()
 
     # -- signing
 

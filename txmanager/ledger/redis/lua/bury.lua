@@ -7,8 +7,9 @@
 --@include _time
 --@include _home
 local lag, now = redis.call('HGET', KEYS[2], 'archive'), clock()
-local late = lag and redis.call('SCARD', KEYS[1]) - lag or 0 -- so many may go without it
-local buried = {}
+-- so many may go without it: of those that it does not have
+local late = lag and redis.call('SCARD', KEYS[1]) - (redis.call('HGET', KEYS[2], 'arced') or 0) - lag or 0
+local buried, archived = {}, 0
 for i = 4, #KEYS do
   local at = 3 + (i - 4) * 3
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'arc')
@@ -17,12 +18,14 @@ for i = 4, #KEYS do
     tombstone(KEYS[i], ARGV[at + 1], ARGV[1])
     if waits then redis.call('ZADD', KEYS[3], digits(now), ARGV[at + 1] .. ' ' .. ARGV[at]) end
     buried[#buried + 1] = ARGV[at]
-    late = late - 1
+    if waits then late = late - 1 end
+    if record[3] then archived = archived + 1 end
   end
 end
 for from = 1, #buried, 500 do -- what Lua can unpack has a limit
   redis.call('SREM', KEYS[1], unpack(buried, from, math.min(from + 499, #buried)))
 end
+if archived > 0 then redis.call('HINCRBY', KEYS[2], 'arced', -archived) end
 if lag then -- what its home forgot cannot be archived any more
   local lost = redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. digits(now - ARGV[2]))
   if lost > 0 then redis.call('HINCRBY', KEYS[2], 'lost', lost) end

@@ -59,7 +59,7 @@ function isProven(step: Step, record: RecordRow, item: Settlement): boolean {
 }
 
 export function unretired(step: Step, { count }: { count: number }): object[] {
-    const waiting = step.lane.archive !== null && !tooManyWait(step);
+    const waiting = step.lane.archive !== null && late(step) <= 0;
     const query = `SELECT * FROM records WHERE status IN ('done', 'failed', 'cancelled') AND status <> 'queued'
         AND id NOT IN (SELECT id FROM shelf WHERE at > ?) AND archived >= ? LIMIT ?`;
     return step.sql
@@ -67,9 +67,11 @@ export function unretired(step: Step, { count }: { count: number }): object[] {
         .map((record) => whole(step, record));
 }
 
-/** An archive that is away for long must not fill the disk: what is too much goes on without it. */
-function tooManyWait({ lane }: Step): boolean {
-    return lane.archive !== null && lane.unretired > lane.archive;
+/** How many may go on without the archive, of those that it does not have: one that is away for long must not fill the disk. */
+function late({ sql, lane }: Step): number {
+    if (lane.archive === null || lane.unretired <= lane.archive) return 0; // mostly: nothing is counted
+    const archived = sql.count('SELECT count(*) AS n FROM records WHERE archived = 1');
+    return lane.unretired - archived - lane.archive;
 }
 
 /** Let final records wait for an archive, or no longer. */
@@ -121,12 +123,14 @@ interface Buried {
 export function bury(step: Step, { records, keep_ms }: { records: Buried[]; keep_ms: number }): number {
     const { sql, lane, now } = step;
     let buried = 0;
+    let spare = late(step);
     for (const { id, life, status } of records) {
         const record = find(step, id, life);
         if (record === undefined) continue;
         if (record.status !== status) continue;
         if (lane.archive !== null && record.archived === 0) {
-            if (!tooManyWait(step)) continue;
+            if (spare <= 0) continue;
+            spare -= 1;
             sql.run('INSERT OR REPLACE INTO backlog (life, id, at) VALUES (?, ?, ?)', life, id, now);
         }
         sql.run('DELETE FROM records WHERE id = ?', id);
