@@ -359,7 +359,7 @@ async def test_top_up_of_the_monitor_is_sealed() -> None:
 
 def test_everything_that_is_signed_from_is_under_the_seal() -> None:
     """A new field of an intent has to be thought about: sealed, or of no importance to what is signed."""
-    unsealed = {"partition_key", "metadata", "token"}  # the token's name is for usage alone
+    unsealed = {"partition_key", "metadata", "token", "trace"}  # for usage and for tracing alone
     assert {f.name for f in fields(Intent)} - unsealed == {
         "id",
         "kind",
