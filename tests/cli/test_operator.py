@@ -89,7 +89,7 @@ def test_submit_prints_the_final_record_and_says_when_it_comes_from_the_ledger(r
     record = json.loads(first.stdout)
     assert record["status"] == "done", record
     again = run("submit", "near.create_account", "-", stdin=payload("submitted"))
-    assert again.stderr == "answered from the ledger: this key was accepted before\n"
+    assert again.stderr == "this key was accepted before; this is its stored record\n"
     assert json.loads(again.stdout) == record
     shown = run("show", record["idempotency_key"])
     assert json.loads(shown.stdout) == record
@@ -120,7 +120,7 @@ def test_show_of_an_unknown_key_is_one_sentence(run):
     said = run("show", "nobody")
     assert said.returncode == 1
     assert said.stderr == (
-        "txmanager: no intent 'nobody' in any pool (default); it was never accepted, or its retention is over\n"
+        "txmanager: no intent 'nobody' in any pool (default); it was never accepted, or its retention time has passed\n"
     )
 
 
@@ -152,7 +152,7 @@ def test_a_pool_without_an_active_lane_refuses_in_words_and_works_again_after_a_
     record = json.loads(run("submit", "near.create_account", payload("later")).stdout)
     assert record["status"] == "done", record
     refused = run("resolve", record["idempotency_key"], "track")
-    assert refused.stderr == "txmanager: the intent is done: final, there is nothing to decide\n"
+    assert refused.stderr == "txmanager: the intent is done, which is final; there is nothing to resolve\n"
 
 
 @pytest.mark.parametrize(

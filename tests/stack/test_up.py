@@ -49,7 +49,7 @@ def test_a_second_start_finds_its_data_within_10_s_and_a_stop_leaves_no_process(
     assert len(children) == 7, children
     assert first.end() == 0
     assert alive(children) == set()
-    assert first.said.endswith("stopped; the next start finds everything again\n")
+    assert first.said.endswith("stopped; the next start continues with the same data\n")
 
     second = start()
     second.until_said("new_public_key", timeout=10 * crowded())
