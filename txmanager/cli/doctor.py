@@ -95,7 +95,7 @@ def seals(settings: Settings) -> Finding:
     try:
         opened = open_seals(settings)
     except InvalidSettings as problem:
-        return Finding("fail", str(problem), "see "Sealed intents" in docs/operations.md")
+        return Finding("fail", str(problem), "see docs/operations.md, Sealed intents")
     if opened is None:
         return Finding("ok", "intents are not sealed (ledger.seal): anyone who can write to the ledger can spend")
     if opened.mode is SealMode.ACCEPT:

@@ -176,7 +176,7 @@ def resolve(
     """
     if force:
         confirm(
-            f"Without proof, the old transaction of {key!r} may still land, and the effect would happen twice. Continue?",
+            f"Without proof, the old transaction of {key!r} may still land and take effect twice. Continue?",
             yes,
         )
 

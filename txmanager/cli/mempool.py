@@ -75,7 +75,7 @@ def _with(settings: Settings, name: str, work: Callable[[Mempool], Awaitable[T]]
 
     told = settings.gateway or GatewaySettings()
     if told.store == "memory" or not settings.ledger.reveal_url().startswith("redis"):
-        raise InvalidSettings("gateway.store", "is "memory", which only the gateway's own process can see")
+        raise InvalidSettings("gateway.store", "is memory, which only the gateway's own process can see")
     family = settings.family(name)
     assert family.upstream is not None
 
