@@ -424,7 +424,7 @@ def _read(
 ) -> Reading:
     known = settings.pools.get(pool)
     if known is not None and pool not in rules:
-        raise InvalidInput("pool", f"{pool!r} belongs to another chain; {kind} needs a pool on {family.title}")
+        raise InvalidInput("pool", f"{pool!r} is of another chain; {kind} needs a pool on {family.title}")
     if known is not None and known.callers_sign:
         raise InvalidInput("pool", f"{pool!r} does not sign; its callers do. See /{family.name}/address/nonce")
     return rules.get(pool, elsewhere)(kind, payload)

@@ -1,4 +1,4 @@
-"""`make chaos`: real servers and processes, real signals; every guarantee held against the chain. Writes
+"""`make chaos`: real servers and processes, real signals; every promise held against the chain. Writes
 docs/reliability.md. Ctrl-C ends everything and prints what was reached."""
 
 from __future__ import annotations

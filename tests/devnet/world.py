@@ -58,7 +58,7 @@ class World:
 
     def record(self, tx: Tx) -> TxRecord:
         status = self.network.status(tx.hash)
-        assert status is not None, "the transaction is not on chain"
+        assert status is not None, "the transaction is not on the chain"
         return status.record
 
     def landed(self, tx: Tx) -> bool:

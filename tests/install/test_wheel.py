@@ -106,7 +106,7 @@ def test_every_library_of_an_extra_has_its_sentence():
 
 
 def test_all_runs_the_stack_the_demo_and_the_doctor_from_an_empty_folder(everything):
-    assert "every guarantee held" in everything.txmanager("demo", "--accounts", "20")
+    assert "every promise held" in everything.txmanager("demo", "--accounts", "20")
     with _up([everything.bin / "txmanager"], everything.folder) as log:
         assert "/v1/near/accounts" in log.read_text()
         assert "ok" in everything.txmanager("doctor").lower()

@@ -1,6 +1,6 @@
 """`python -m tests.sim`: many schedules, one schedule again, or the mutants.
 
-Exit codes: 0 every guarantee held (and every mutant was caught, and a full run met every cell), 1 one did not.
+Exit codes: 0 every promise held (and every mutant was caught, and a full run met every cell), 1 one did not.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def conclude(total: Total, first: int, seconds: float, *, of: str | None = None,
     if total.failures:
         explain(total)
         return 1
-    print("0 lost, 0 duplicated, 0 reordered: every guarantee held")
+    print("0 lost, 0 duplicated, 0 reordered: every promise held")
     if total.schedules >= SCHEDULES and (missed := holes(total)):
         print(f"BUT {len(missed)} CELLS THAT CAN BE MET WERE NOT: what these schedules prove of them is nothing")
         return 1

@@ -379,7 +379,7 @@ def _check_end(evidence: Checked, memory: _Memory, end: Ended, effects: int) -> 
         _say(evidence, end.at, f"{key} ended {outcome.status}, and the chain says {'failed' if failed else 'done'}")
     blocks = {b58(block.hash) for block in (evidence.chain.by_height[record.height],)}
     if outcome.result is not None and outcome.result.get("block_hash") not in blocks:
-        _say(evidence, end.at, f"{key} ended by a block that is not on chain")
+        _say(evidence, end.at, f"{key} ended by a block that is not on the chain")
 
 
 def _check_ends(evidence: Checked, memory: _Memory) -> None:

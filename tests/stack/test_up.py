@@ -162,7 +162,7 @@ def test_a_taken_port_is_one_sentence(tmp_path):
         port = taken.getsockname()[1]
         said = run(tmp_path, "--port", str(port))
     assert said.returncode == 2
-    assert said.stderr.startswith(f"txmanager: port {port} on 127.0.0.1 is taken (Address already in use); ")
+    assert said.stderr.startswith(f"txmanager: port {port} on 127.0.0.1 is in use (Address already in use); ")
     assert said.stderr.count("\n") == 1
 
 
@@ -182,7 +182,7 @@ def test_redis_down_is_one_sentence(tmp_path):
         (("--near-rpc", "http://127.0.0.1:1"), "add --near-account"),
         (("--near-account", "a.testnet"), "--near-rpc: is missing"),
         (("--config", "nowhere.toml"), "cannot read"),
-        (("--config", "config/single.toml", "--near-rpc", "http://127.0.0.1:1"), "do not go together"),
+        (("--config", "config/single.toml", "--near-rpc", "http://127.0.0.1:1"), "cannot be combined with"),
         (("--data", "/dev/null"), "cannot use the data folder /dev/null"),
     ],
 )

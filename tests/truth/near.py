@@ -170,7 +170,7 @@ def main() -> int:
     near = NearOptions(told.rpc, told.network, told.account, told.keys)
     for line in asyncio.run(tell(told.story, near)):
         print(line)
-    print("every guarantee held")
+    print("every promise held")
     return 0
 
 

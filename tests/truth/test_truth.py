@@ -54,7 +54,7 @@ def test_accounts_are_created_and_audited_on_a_node_that_is_not_ours(tmp_path):
             check=False,
         )
         assert said.returncode == 0, said.stdout + said.stderr
-        assert "every guarantee held" in said.stdout
+        assert "every promise held" in said.stdout
 
 
 @pytest.mark.parametrize("story", ["delegates", "provision"])
@@ -74,4 +74,4 @@ def test_the_stories_of_make_truth_hold_on_a_node_given_by_its_url(tmp_path, sto
             check=False,
         )
     assert said.returncode == 0, said.stdout + said.stderr
-    assert "every guarantee held" in said.stdout
+    assert "every promise held" in said.stdout

@@ -93,7 +93,7 @@ def compare(
                     typer.echo(f"{name}: {line}")
     except (OSError, ValueError, LookupError) as cause:
         # The reason of a failed connection names host and port at most, never the URL with its key.
-        typer.echo(f"the node does not answer: {getattr(cause, 'reason', cause)}", err=True)
+        typer.echo(f"the node cannot be asked: {getattr(cause, 'reason', cause)}", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{asked} questions, {differ} differ")
     if differ:

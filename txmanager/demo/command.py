@@ -56,8 +56,8 @@ def demo(
         for sentence in wrong:
             console.print(f"BROKEN: {sentence}", style="red", highlight=False)
         if not wrong:
-            console.print("every guarantee held", style="green")
+            console.print("every promise held", style="green")
     if runs > 1:
-        console.print(f"{runs - broken} of {runs} runs kept every guarantee")
+        console.print(f"{runs - broken} of {runs} runs kept every promise")
     if broken:
         raise typer.Exit(1)

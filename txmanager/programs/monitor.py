@@ -18,7 +18,7 @@ from txmanager.wiring import build_watched, open_ledger
 
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
     if not any(settings.family(name).watching for name in settings.networks):
-        raise InvalidSettings("networks", "has no network that can be monitored")
+        raise InvalidSettings("networks", "has none whose chain can be monitored; there is nothing to monitor")
     told = settings.monitor
     ledger = await open_ledger(settings)
     watched, close = build_watched(settings, ledger)

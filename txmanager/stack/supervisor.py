@@ -266,7 +266,7 @@ class Stack:
         watching = [asyncio.create_task(watch(child)) for child in self._children]
         try:
             child = await ends.get()
-            return f"{child.name} stopped: {child.last_words()}"
+            return f"{child.name} ended: {child.last_words()}"
         finally:
             for task in watching:
                 task.cancel()
@@ -289,4 +289,4 @@ class Stack:
 
 def _in_words(child: Child) -> str:
     code = child.exit_code
-    return f"was killed by signal {-code}" if code is not None and code < 0 else f"stopped: {child.last_words()}"
+    return f"was killed by signal {-code}" if code is not None and code < 0 else f"ended: {child.last_words()}"

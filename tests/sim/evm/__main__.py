@@ -41,7 +41,7 @@ def main() -> int:
             print(f"--seed {seed // len(WORLDS)} --world {name}: {result.violations[0]}")
     took = time.monotonic() - began
     print(f"evm: {options.schedules} schedules in {took:.0f} s, {sum(struck.values())} faults, ends {dict(ends)}")
-    print(f"evm: {broken} schedules broke a promise" if broken else "evm: every guarantee held")
+    print(f"evm: {broken} schedules broke a promise" if broken else "evm: every promise held")
     return bool(broken)
 
 

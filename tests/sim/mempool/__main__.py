@@ -25,7 +25,7 @@ def main() -> int:
             print(f"--seed {seed}: {result.violations[0]}")
     took = time.monotonic() - began
     print(f"mempool: {len(seeds)} schedules in {took:.0f} s, {sends} sends, faults {dict(struck)}")
-    print(f"mempool: {broken} schedules broke a promise" if broken else "mempool: every guarantee held")
+    print(f"mempool: {broken} schedules broke a promise" if broken else "mempool: every promise held")
     return bool(broken)
 
 

@@ -76,7 +76,7 @@ class ToyChain:
     async def nonce(self, lane: str) -> NonceView:
         told = await self._rpc.call("toy_account", [account_of(lane)])
         if told is None:
-            raise KeyMissing(f"{account_of(lane)} is not an account")
+            raise KeyMissing(f"{account_of(lane)} is no account")
         funds = Funds((Purse("account", told["balance"]),), told["height"])
         return NonceView(told["nonce"], told["height"], told["balance"], funds)
 
