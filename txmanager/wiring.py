@@ -176,7 +176,7 @@ def build_services(settings: Settings, shares: Shares | None = None) -> tuple[di
         chains.append(chain)
         for lane, one in held.items():
             if lane in services:
-                raise InvalidSettings(f"pools.{one.pool_name}.keys", "a key serves two pools; one key is one lane")
+                raise InvalidSettings(f"pools.{one.pool_name}.keys", "a key is used by two pools; one key is one lane")
             services[lane] = _service(settings, lane, one.pool_name, chain)
     return services, chains
 
@@ -185,7 +185,7 @@ def open_lane_chain(settings: Settings, lane: str, pool_name: str) -> Chain:
     """The chain of one lane without its key: it can look and send what is signed, and sign nothing."""
     pool = settings.pools.get(pool_name)
     if pool is None:
-        raise InvalidSettings(f"pools.{pool_name}", f"is not in this configuration, which lane {lane} belongs to")
+        raise InvalidSettings(f"pools.{pool_name}", f"is not in this configuration, but lane {lane} belongs to it")
     family, network = settings.family(pool.network), settings.networks[pool.network]
     return family.open_chain(pool.network, network, {lane: Held(pool_name, pool, None)})
 
@@ -317,7 +317,7 @@ def init_signer(settings: Settings) -> str:
     if settings.signer is None:
         raise InvalidSettings("signer", "is missing; see config/signer.toml for an example")
     path = Path(settings.signer.state)
-    return f"made {path}" if create_totals(path) else f"{path} is there and was left alone"
+    return f"made {path}" if create_totals(path) else f"{path} exists and was not changed"
 
 
 def _held(settings: Settings, name: str, sources: KeySources) -> dict[str, AnyHeld]:
@@ -430,7 +430,7 @@ def _read(
     if known is not None and pool not in rules:
         raise InvalidInput("pool", f"{pool!r} is of another chain; {kind} needs a pool on {family.title}")
     if known is not None and known.callers_sign:
-        raise InvalidInput("pool", f"{pool!r} signs nothing: its callers do, see /{family.name}/address/nonce")
+        raise InvalidInput("pool", f"{pool!r} does not sign; its callers do. See /{family.name}/address/nonce")
     return rules.get(pool, elsewhere)(kind, payload)
 
 

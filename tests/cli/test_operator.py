@@ -89,7 +89,7 @@ def test_submit_prints_the_final_record_and_says_when_it_comes_from_the_ledger(r
     record = json.loads(first.stdout)
     assert record["status"] == "done", record
     again = run("submit", "near.create_account", "-", stdin=payload("submitted"))
-    assert again.stderr == "answered from the ledger: this key was accepted before\n"
+    assert again.stderr == "this key was accepted before; this is its stored record\n"
     assert json.loads(again.stdout) == record
     shown = run("show", record["idempotency_key"])
     assert json.loads(shown.stdout) == record
@@ -103,7 +103,7 @@ def test_submit_prints_the_final_record_and_says_when_it_comes_from_the_ledger(r
         (("near.create_account", "@nowhere.json"), "PAYLOAD: cannot read nowhere.json"),
         (("near.create_account", "{}"), "new_account_id"),
         (("near.nothing", "{}"), "kind: 'near.nothing' is not one of"),
-        (("near.create_account", "{}", "--url", "ftp://x"), "--url: must begin with http"),
+        (("near.create_account", "{}", "--url", "ftp://x"), "--url: must start with http"),
         (("near.create_account", "{}", "--url", "http://127.0.0.1:1"), "cannot reach the API at http://127.0.0.1:1"),
         (("near.create_account", "{}", "--token", "txm_wrong"), "the token is not known"),
     ],
@@ -120,7 +120,7 @@ def test_show_of_an_unknown_key_is_one_sentence(run):
     said = run("show", "nobody")
     assert said.returncode == 1
     assert said.stderr == (
-        "txmanager: no intent 'nobody' in any pool (default); it was never accepted, or its retention is over\n"
+        "txmanager: no intent 'nobody' in any pool (default); it was never accepted, or its retention time has passed\n"
     )
 
 
@@ -152,13 +152,13 @@ def test_a_pool_without_an_active_lane_refuses_in_words_and_works_again_after_a_
     record = json.loads(run("submit", "near.create_account", payload("later")).stdout)
     assert record["status"] == "done", record
     refused = run("resolve", record["idempotency_key"], "track")
-    assert refused.stderr == "txmanager: the intent is done: final, there is nothing to decide\n"
+    assert refused.stderr == "txmanager: the intent is done, which is final; there is nothing to resolve\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("lanes", "pause", "near:"), "fits 2 lanes; give more of the id"),
+        (("lanes", "pause", "near:"), "matches 2 lanes; give more of the id"),
         (("lanes", "pause", "nothing"), "no lane has 'nothing' in its id"),
         (("lanes", "close", "LANE", "--yes"), ""),
         (("lanes", "close", "LANE"), "--yes: nothing was done"),
@@ -211,7 +211,7 @@ def test_doctor_names_a_node_that_is_away_and_a_key_that_is_not_on_chain(run, st
     (tmp_path / "missing.toml").write_text(missing)
     said = run("doctor", "--config", str(tmp_path / "missing.toml"))
     assert said.returncode == 2
-    assert "is not on the chain (fix: `txmanager keys provision`" in said.stdout
+    assert "is not on chain (fix: `txmanager keys provision`" in said.stdout
 
 
 def test_a_program_runs_under_its_own_command_and_ends_on_sigterm(stack, tmp_path):
@@ -302,7 +302,7 @@ def test_doctor_says_whether_intents_are_sealed(valkey9, tmp_path):
 
     (tmp_path / "seal").write_text("s" * 32)
     assert "ok    ledger: intents are not sealed" in said("")
-    assert "warn  ledger: intents are sealed, and one without a seal" in said("seal = [{ file = 'seal' }]")
+    assert "warn  ledger: intents are sealed, but intents without a seal" in said("seal = [{ file = 'seal' }]")
     assert "ok    ledger: only sealed intents" in said("seal = [{ file = 'seal' }]\nseal_mode = 'require'")
     (tmp_path / "seal").write_text("short")
     assert "fail  ledger: ledger.seal[0]: must have at least 32" in said("seal = [{ file = 'seal' }]")
@@ -331,13 +331,13 @@ def test_a_new_token_fits_its_hash_and_the_configuration(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("", "--pool, --kind, --receiver, --max-deposit: must be given"),
-        ("--pool p --kind near.transfer --receiver a.near", "--max-deposit: must be given"),
-        ("--scope read", "--pool: must be given"),
+        ("", "--pool, --kind, --receiver, --max-deposit: is required"),
+        ("--pool p --kind near.transfer --receiver a.near", "--max-deposit: is required"),
+        ("--scope read", "--pool: is required"),
         ("--pool p --kind near.steal --receiver a.near --max-deposit 1", "--kind: 'near.steal' is not one of near."),
-        ("--pool p --kind any --receiver a$b --max-deposit 1", "--receiver: 'a$b' is no account"),
+        ("--pool p --kind any --receiver a$b --max-deposit 1", "--receiver: 'a$b' is not an account"),
         ("--pool p --kind any --receiver any --max-deposit 1.5", "--max-deposit: must be a whole number"),
-        ("--pool p --pool any --kind any --receiver any --max-deposit 1", "--pool: any cannot stand beside"),
+        ("--pool p --pool any --kind any --receiver any --max-deposit 1", "--pool: any cannot be combined"),
         ("--pool p --kind any --receiver any --max-deposit any --tenant a/b", "--tenant: "),
     ],
 )

@@ -162,4 +162,4 @@ def test_a_record_that_ends_keeps_everything_of_its_intent_but_the_payload():
     same = [f.name for f in dataclasses.fields(Intent) if getattr(intent, f.name) == getattr(plain, f.name)]
     assert same == ["id"], "this test gives every field a value of its own"
     record = Record(intent, "near:net:a:1", "life", Status.INFLIGHT, "1-1", 1, 1)
-    assert record.ended(Outcome(Status.DONE), (), 2).intent == dataclasses.replace(intent, payload={})
+    assert record.ended(Outcome(Status.DONE), {}).intent == dataclasses.replace(intent, payload={})

@@ -43,13 +43,13 @@ def test_a_run_that_kept_every_promise_has_nothing_to_say():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"answered": 12}, "1 requests were never answered"),
+        ({"answered": 12}, "1 requests got no answer"),
         ({"done": 9}, "1 intents are not done"),
-        ({"created": 9}, "10 accounts were asked for, 9 are on chain"),
+        ({"created": 9}, "10 accounts were requested, 9 are on chain"),
         ({"transactions": 11}, "something was paid twice"),
-        ({"replayed": 2}, "1 duplicates were taken for new intents"),
-        ({"different_answers": 1}, "1 retries got another answer"),
-        ({"invalid_nonce": 1}, "signed with a nonce that another one has"),
+        ({"replayed": 2}, "1 duplicates were accepted as new intents"),
+        ({"different_answers": 1}, "1 retries got a different answer"),
+        ({"invalid_nonce": 1}, "share a nonce with another one"),
         ({"order_violations": 1}, "1 first attempts out of order"),
         ({"in_flight_at_kill": 0}, "proves nothing about crashes"),
     ],

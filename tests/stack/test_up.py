@@ -49,7 +49,7 @@ def test_a_second_start_finds_its_data_within_10_s_and_a_stop_leaves_no_process(
     assert len(children) == 7, children
     assert first.end() == 0
     assert alive(children) == set()
-    assert first.said.endswith("stopped; the next start finds everything again\n")
+    assert first.said.endswith("stopped; the next start continues with the same data\n")
 
     second = start()
     second.until_said("new_public_key", timeout=10 * crowded())
@@ -162,7 +162,7 @@ def test_a_taken_port_is_one_sentence(tmp_path):
         port = taken.getsockname()[1]
         said = run(tmp_path, "--port", str(port))
     assert said.returncode == 2
-    assert said.stderr.startswith(f"txmanager: port {port} on 127.0.0.1 is taken (Address already in use); ")
+    assert said.stderr.startswith(f"txmanager: port {port} on 127.0.0.1 is in use (Address already in use); ")
     assert said.stderr.count("\n") == 1
 
 
@@ -182,7 +182,7 @@ def test_redis_down_is_one_sentence(tmp_path):
         (("--near-rpc", "http://127.0.0.1:1"), "add --near-account"),
         (("--near-account", "a.testnet"), "--near-rpc: is missing"),
         (("--config", "nowhere.toml"), "cannot read"),
-        (("--config", "config/single.toml", "--near-rpc", "http://127.0.0.1:1"), "do not go together"),
+        (("--config", "config/single.toml", "--near-rpc", "http://127.0.0.1:1"), "cannot be combined with"),
         (("--data", "/dev/null"), "cannot use the data folder /dev/null"),
     ],
 )

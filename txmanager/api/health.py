@@ -44,7 +44,7 @@ class Reason(StrEnum):
 _DETAIL = {
     Reason.NO_ANSWER: "no answer in time",
     Reason.UNAVAILABLE: "it cannot be used; the API's log says why",
-    Reason.NO_LANE: "no lane was ever registered; start a worker for this pool",
+    Reason.NO_LANE: "no lane is registered yet; start a worker for this pool",
     Reason.NO_WORKER: "no worker of this pool is alive; intents are accepted and wait",
     Reason.NO_ACTIVE_LANE: "no lane is active; `txmanager lanes` says why",
     Reason.QUARANTINED: "a lane is quarantined and others work; `txmanager lanes` says why",

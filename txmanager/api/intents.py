@@ -310,7 +310,7 @@ class Intents:
             raise Forbidden(f"token {caller.name!r} may use none of the pools", field="pool")
         found = [r for r in await self.within(asyncio.gather(*map(self._manager.read, ids))) if r is not None]
         if not found:
-            raise NotFound(f"no intent {key!r}; it was never accepted, or its retention is over")
+            raise NotFound(f"no intent {key!r}; it was never accepted, or its retention time has passed")
         if len(found) > 1:
             pools = ", ".join(r.id.pool for r in found)
             raise InvalidInput("pool", f"several pools know this key ({pools}); add ?pool=")

@@ -33,10 +33,10 @@ FILTERS: Mapping[str, tuple[Mapping[str, object], str]] = {
     "status": ({"enum": [status.value for status in Status]}, "In this state."),
     "kind": (_TEXT, "Of this kind."),
     "lane": (_TEXT, "In this lane."),
-    "key_prefix": (_TEXT, "Whose idempotency key begins like this."),
+    "key_prefix": (_TEXT, "With an idempotency key that starts like this."),
     "hash": (_TEXT, "With a transaction of this hash, whether it landed or not."),
     "receiver": (_TEXT, "That act on this account or address."),
-    "error": (_TEXT, "With this error code; of held ones, the reason."),
+    "error": (_TEXT, "With this error code, or held for this reason."),
     "since": (_TEXT, f"Accepted at this time or later. {_TIME}"),
     "until": (_TEXT, f"Accepted before this time. {_TIME}"),
 }

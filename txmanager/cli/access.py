@@ -28,7 +28,9 @@ def with_manager(
     """Run `work` against the ledger of the configuration; with `archive`, against its archive, too."""
     settings = load(config)
     if settings.ledger.reveal_url().startswith("memory:"):
-        raise InvalidSettings("ledger.url", "memory:// lives inside another process; commands need Redis or Valkey")
+        raise InvalidSettings(
+            "ledger.url", "memory:// exists only inside another process; commands need Redis or Valkey"
+        )
 
     async def run() -> T:
         # Imported here: `--help` should not wait for the ledger's libraries.
@@ -55,9 +57,9 @@ async def find_record(manager: TxManager, settings: Settings, key: str, pool: st
     found = [record for id in ids if (record := await manager.read(id)) is not None]
     if not found:
         where = f"pool {pool!r}" if pool is not None else f"any pool ({', '.join(pools) or 'there is none'})"
-        raise NotFound(f"no intent {key!r} in {where}; it was never accepted, or its retention is over")
+        raise NotFound(f"no intent {key!r} in {where}; it was never accepted, or its retention time has passed")
     if len(found) > 1:
-        raise InvalidInput("--pool", f"is needed: {', '.join(record.id.pool for record in found)} all know this key")
+        raise InvalidInput("--pool", f"is needed: {', '.join(record.id.pool for record in found)} all have this key")
     return found[0]
 
 
@@ -68,7 +70,7 @@ async def find_lane(manager: TxManager, told: str) -> Lane:
     if not found:
         raise NotFound(f"no lane has {told!r} in its id; `txmanager lanes` lists them")
     if len(found) > 1:
-        raise InvalidInput("LANE", f"{told!r} fits {len(found)} lanes; give more of the id")
+        raise InvalidInput("LANE", f"{told!r} matches {len(found)} lanes; give more of the id")
     return found[0]
 
 
@@ -92,4 +94,4 @@ def confirm(question: str, yes: bool) -> None:
     try:
         typer.confirm(question, abort=True)
     except typer.Abort:
-        raise InvalidInput("--yes", "nothing was done: answer y, or give --yes where nobody can") from None
+        raise InvalidInput("--yes", "nothing was done: answer y, or pass --yes if nobody can answer") from None

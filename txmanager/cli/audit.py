@@ -22,7 +22,7 @@ def audit(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show the operators' calls: when, who, from where, what, on what; refused ones with the error's code."""
+    """Show operators' calls: when, who, from where, and what; rejected calls with their error code."""
 
     async def read(manager: TxManager, settings: Settings) -> list[AuditEntry]:
         return await manager.audits.audit(tenant, count)
@@ -34,7 +34,7 @@ def audit(
         typer.echo(json.dumps(found, indent=2))
         return
     if not found:
-        typer.echo("no operator asked for anything yet", err=True)
+        typer.echo("no operator has made a call yet", err=True)
     for entry in found:
         refused = f"refused: {entry['refused']}" if entry["refused"] else ""
         parts = (entry["at"], entry["who"], entry["origin"], entry["what"], entry["on"], entry["told"], refused)

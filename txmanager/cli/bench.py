@@ -18,24 +18,24 @@ def bench(
     what: Annotated[
         str,
         typer.Argument(
-            help="queues: against job queues. relayer: transfers on anvil, until they are mined. "
-            "gateway: against a bare proxy and a relay with a lock."
+            help="queues: compare with job queues. relayer: transfers on anvil until they are mined. "
+            "gateway: compare with a bare proxy and a relay with a lock."
         ),
     ] = "queues",
-    transfers: Annotated[int, typer.Option(min=1, help="relayer: how many.")] = 400,
-    kills: Annotated[int, typer.Option(min=0, help="relayer: how often a worker or the API is killed.")] = 0,
+    transfers: Annotated[int, typer.Option(min=1, help="relayer: number of transfers.")] = 400,
+    kills: Annotated[int, typer.Option(min=0, help="relayer: number of times a worker or the API is killed.")] = 0,
     jobs: Annotated[int, typer.Option(min=8, help="Jobs per sample.")] = 20_000,
-    peer_jobs: Annotated[int, typer.Option(min=0, help="Jobs for each peer; 0 means as many as ours.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, help="How often each figure is taken.")] = 3,
+    peer_jobs: Annotated[int, typer.Option(min=0, help="Jobs for each other queue; 0 means the same number.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of repeats.")] = 3,
     only: Annotated[
         str, typer.Option(help="Some of drain,send,network,latency,accept,memory,blocks,growth,million,recovery.")
     ] = "",
     server: Annotated[str, typer.Option(help="valkey (embedded, as `txmanager up` starts it) or redis.")] = "valkey",
     against: Annotated[str, typer.Option(metavar="REV", help="Measure this commit, too, in turn with yours.")] = "",
-    keep: Annotated[bool, typer.Option("--keep", help="Other parts stay as the last run measured them.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="2,000 jobs, once: whether it runs, not how fast.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the last results of parts that are not run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A short check with 2,000 jobs and one repeat.")] = False,
 ) -> None:
-    """Measure on this machine. Against other queues it writes docs/performance.md, and takes minutes to an hour."""
+    """Run benchmarks on this machine. `queues` writes docs/performance.md and takes from minutes to an hour."""
     if not (_ROOT / "bench" / "__main__.py").is_file():
         raise Misconfigured("`txmanager bench` needs the project's source: run it from a checkout (make bench)")
     if what not in ("queues", "relayer", "gateway"):

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from txmanager.runtime.accept.billing import Billing, Named
     from txmanager.runtime.manager import TxManager
 
-app = typer.Typer(help="What tokens and pools may spend: list, set, raise, reset.")
+app = typer.Typer(help="Show and change what tokens and pools may spend.")
 
 BudgetName = Annotated[str, typer.Argument(metavar="BUDGET", help="Its name, as `txmanager budgets` shows it.")]
-Amount = Annotated[str, typer.Argument(help="A number and a unit of the chain, or digits of the smallest unit.")]
+Amount = Annotated[str, typer.Argument(help="A number with a unit, or a whole number in the smallest unit.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -64,24 +64,24 @@ def _line(named: Named, used: Usage) -> str:
     told += f"  charged {words(used.open * unit)}  spent {words(used.costs(budget) * unit)}"
     if used.override is not None:
         told += f"  (set by an operator; the configuration says {words(budget.limit * unit)})"
-    return told + ("  rebuilding: nothing is accepted" if used.moved else "")
+    return told + ("  rebuilding: new intents are rejected" if used.moved else "")
 
 
 @app.command("set")
 def set_(name: BudgetName, amount: Amount, config: ConfigFile = None) -> None:
-    """Put this limit in place of the configured one, until `reset`."""
+    """Override the configured limit until `reset`."""
     _change(config, name, "set", amount, lambda now, told: told)
 
 
 @app.command("raise")
 def raise_(name: BudgetName, amount: Amount, config: ConfigFile = None) -> None:
-    """Add to the limit that stands, until `reset`."""
+    """Add to the current limit until `reset`."""
     _change(config, name, "raise", amount, lambda now, told: now + told)
 
 
 @app.command()
 def reset(name: BudgetName, config: ConfigFile = None) -> None:
-    """Go back to the limit of the configuration. What was spent stays spent."""
+    """Use the configured limit again. The amount spent does not change."""
     _change(config, name, "reset", "", None)
 
 
@@ -98,7 +98,7 @@ def _change(config: Path | None, name: str, verb: str, amount: str, limit: Calla
                 )
         await note(manager, f"budgets {verb}", named.budget.name, told=amount)
         if not await manager.budgets.override(named.budget.name, wanted, used.override):
-            raise NotAllowed(f"somebody else changed {name} at the same moment; look at it and try again")
+            raise NotAllowed(f"somebody else changed {name} at the same time; check it and try again")
         [now] = await manager.budgets.usage([named.budget.name])
         return _line(named, now)
 

@@ -17,7 +17,7 @@ app = typer.Typer(help="Check and show the configuration.", no_args_is_help=True
 
 @app.command()
 def check(config: ConfigFile = None) -> None:
-    """Name everything that is wrong, secrets that cannot be read included; exit code 2 if anything is."""
+    """Validate the configuration, including secrets that cannot be read. Exits with 2 if anything is wrong."""
     wrong = problems(config)
     for problem in wrong:
         typer.echo(f"txmanager: {problem}", err=True)
@@ -30,7 +30,7 @@ def check(config: ConfigFile = None) -> None:
 
 @app.command()
 def show(config: ConfigFile = None) -> None:
-    """Print all settings as TOML: file, environment and defaults together, secrets hidden."""
+    """Print all settings as TOML, with environment and defaults; secrets are hidden."""
     typer.echo("\n".join(toml_lines(load(config).shown())))
 
 

@@ -14,11 +14,13 @@ from txmanager.console.login import login_url, open_browser
 def console(
     url: ApiUrl = None,
     token: ApiToken = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it, or only print its URL.")] = True,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its URL.")
+    ] = True,
     config: ConfigFile = None,
 ) -> None:
     """Open the console in a browser, logged in. The printed URL works once, for a minute."""
     address = login_url(*find_api(url, token, config))
     typer.echo(address)
     if browser and not open_browser(address):
-        typer.echo("no browser here: open this URL within a minute", err=True)
+        typer.echo("no browser found: open this URL within a minute", err=True)

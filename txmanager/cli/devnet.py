@@ -10,26 +10,26 @@ import typer
 
 from txmanager.extras import require
 
-app = typer.Typer(help="Networks that run on this machine alone.", no_args_is_help=True)
+app = typer.Typer(help="Run test networks on this machine.", no_args_is_help=True)
 
 
 @app.callback()
 def devnet() -> None:
-    """Networks that run on this machine alone."""
+    """Run test networks on this machine."""
 
 
 @app.command()
 def near(
     port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1; 0 picks a free one.")] = 3030,
     block_ms: Annotated[float, typer.Option(min=1, help="Time between blocks.")] = 600.0,
-    seed: Annotated[int, typer.Option(help="Accounts, keys and luck follow from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Accounts, keys and random choices are derived from it.")] = 0,
     producers: Annotated[int, typer.Option(min=1, max=100, help="Chunk producers.")] = 3,
     nodes: Annotated[int, typer.Option(min=1, max=100, help="RPC nodes, each at /node/N.")] = 2,
     accounts: Annotated[int, typer.Option(min=1, max=10_000, help="Funded accounts.")] = 5,
     keys: Annotated[int, typer.Option(min=1, max=1_000, help="Full-access keys of each account.")] = 1,
-    validity: Annotated[int, typer.Option(min=1, help="Blocks a transaction lives.")] = 86_400,
-    delay_ms: Annotated[float, typer.Option(min=0, help="Longest way from node to producer.")] = 20.0,
-    timeout_ms: Annotated[float, typer.Option(min=1, help="Longest wait of a request.")] = 10_000.0,
+    validity: Annotated[int, typer.Option(min=1, help="Blocks a transaction stays valid.")] = 86_400,
+    delay_ms: Annotated[float, typer.Option(min=0, help="Longest delay from a node to a producer.")] = 20.0,
+    timeout_ms: Annotated[float, typer.Option(min=1, help="Timeout of requests that wait.")] = 10_000.0,
     data_dir: Annotated[Path | None, typer.Option(help="Keep the state here across restarts.")] = None,
     credentials: Annotated[Path | None, typer.Option(help="Write NEAR credentials files here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead.")] = False,
@@ -66,7 +66,7 @@ def near(
             typer.echo(f"  {account.account_id}" + (f"  [{account.contract}]" if account.contract else ""))
             for key in account.keys:
                 typer.echo(f"    {key.public_key}\n    {key.private_key}")
-        typer.echo("These keys are public knowledge: they follow from the seed. Ctrl-C stops the network.")
+        typer.echo("These keys are derived from the seed, so anyone can know them. Ctrl-C stops the network.")
 
     try:
         run(settings, ready)
@@ -77,9 +77,9 @@ def near(
 
 @app.command()
 def compare(
-    rpc: Annotated[str, typer.Option(help="A NEAR node. Nothing is sent to it but questions.")],
+    rpc: Annotated[str, typer.Option(help="A NEAR node. Only read-only requests are sent to it.")],
 ) -> None:
-    """Ask a real node and the devnet the same harmless questions; print what differs (exit code 1)."""
+    """Send the same read-only requests to a real node and to the devnet. Exits with 1 if the answers differ."""
     from txmanager.devnet.compare import Node, running_devnet
     from txmanager.devnet.compare import compare as compare_nodes
 

@@ -24,7 +24,7 @@ _SKEW_MS = 1_000
 
 
 def doctor(config: ConfigFile = None) -> None:
-    """Ask the servers whether they can keep the promises; exit code 2 if anything fails."""
+    """Check configuration, ledger, nodes and keys, and say what to fix. Exits with 2 if a check fails."""
     if asyncio.run(_examine(load(config))):
         raise typer.Exit(2)
 
@@ -64,7 +64,7 @@ async def ledger(settings: Settings) -> list[Finding]:
     except InvalidSettings as problem:
         return [Finding("fail", str(problem), "see `txmanager config check`")]
     if url.startswith("memory:"):
-        return [Finding("warn", "the memory ledger forgets everything with its process", "use Redis or Valkey")]
+        return [Finding("warn", "the memory ledger loses everything when its process ends", "use Redis or Valkey")]
     if url.startswith("do+"):
         return await _worker(url)
     told = settings.ledger
@@ -95,12 +95,12 @@ def seals(settings: Settings) -> Finding:
     try:
         opened = open_seals(settings)
     except InvalidSettings as problem:
-        return Finding("fail", str(problem), "docs/operations.md says how to seal")
+        return Finding("fail", str(problem), "see docs/operations.md, Sealed intents")
     if opened is None:
-        return Finding("ok", "intents are not sealed (ledger.seal): whoever can write to the ledger can spend")
+        return Finding("ok", "intents are not sealed (ledger.seal): anyone who can write to the ledger can spend")
     if opened.mode is SealMode.ACCEPT:
-        what = "intents are sealed, and one without a seal is still signed"
-        return Finding("warn", what, 'ledger.seal_mode = "require" once nothing is queued from before')
+        what = "intents are sealed, but intents without a seal are still signed"
+        return Finding("warn", what, 'set ledger.seal_mode = "require" once no unsealed intent is queued')
     return Finding("ok", "only sealed intents are signed")
 
 
@@ -189,7 +189,7 @@ async def keys(settings: Settings) -> list[Finding]:
                 view = await service.chain.nonce(lane)
             except KeyMissing:
                 fix = "`txmanager keys provision`, or remove the key from the pool"
-                findings.append(Finding("fail", f"{lane} is not on the chain", fix))
+                findings.append(Finding("fail", f"{lane} is not on chain", fix))
             except TxManagerError as error:
                 findings.append(Finding("fail", f"{lane}: {error}", "check the network's nodes"))
             else:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def submit(
-    kind: Annotated[str | None, typer.Argument(help="What is asked for: the chain and the kind, CHAIN.KIND.")] = None,
+    kind: Annotated[str | None, typer.Argument(help="The kind of intent: CHAIN.KIND.")] = None,
     payload: Annotated[str | None, typer.Argument(help="JSON, @FILE, or - for stdin.")] = None,
     key: Annotated[str | None, typer.Option(help="The idempotency key; some kinds derive one.")] = None,
     pool: Annotated[str | None, typer.Option(help="The pool; needed when there are several.")] = None,
@@ -42,7 +42,7 @@ def submit(
     token: ApiToken = None,
     config: ConfigFile = None,
 ) -> None:
-    """Submit an intent over the API and print its record. Run it again: the same key gets the same answer.
+    """Submit an intent over the API and print its record. Repeating it with the same key returns the same record.
 
     With --file, submit many without waiting for their outcomes. A line has its own "idempotency_key", or gets one from
     its number and content: after Ctrl-C, run the same command again. Exit code 0: all were accepted, now or before;
@@ -78,7 +78,7 @@ def submit(
     if status >= 400:
         raise _Answer(status, record)
     if answered.get("Idempotency-Replayed") == "true":
-        typer.echo("answered from the ledger: this key was accepted before", err=True)
+        typer.echo("this key was accepted before; this is its stored record", err=True)
     typer.echo(json.dumps(record, indent=2))
     if record["status"] == "failed":
         raise typer.Exit(1)
@@ -111,7 +111,7 @@ def _payload(text: str) -> dict[str, Any]:
 
 def _post(url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[int, Message, Any]:
     if not url.startswith(("http://", "https://")):
-        raise InvalidInput("--url", "must begin with http:// or https://")
+        raise InvalidInput("--url", "must start with http:// or https://")
     request = Request(url, json.dumps(body).encode(), dict(headers))
     try:
         with urlopen(request, timeout=620) as reply:
@@ -134,7 +134,7 @@ def show(
     tenant: Tenant = "default",
     config: ConfigFile = None,
 ) -> None:
-    """Print everything there is to know of an intent, as JSON."""
+    """Print an intent's record as JSON."""
 
     async def read(manager: TxManager, settings: Settings) -> Record:
         return await find_record(manager, settings, key, pool, tenant)
@@ -143,7 +143,7 @@ def show(
 
 
 def cancel(key: Key, pool: Pool = None, tenant: Tenant = "default", config: ConfigFile = None) -> None:
-    """Withdraw an intent. One that is signed is killed by a no-op, if it has not landed by then."""
+    """Cancel an intent. If it is already signed, a no-op replaces it, unless it lands first."""
 
     async def work(manager: TxManager, settings: Settings) -> Record:
         record = await find_record(manager, settings, key, pool, tenant)
@@ -156,23 +156,29 @@ def cancel(key: Key, pool: Pool = None, tenant: Tenant = "default", config: Conf
 def resolve(
     key: Key,
     verb: Annotated[str, typer.Argument(help="track, settle, kill, resign or fail.")],
-    tx_hash: Annotated[str | None, typer.Option("--hash", help="settle: the transaction that is its effect.")] = None,
+    tx_hash: Annotated[str | None, typer.Option("--hash", help="settle: the transaction that carried it out.")] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="resign, fail: without proof that the old transaction is dead. May pay twice."),
+        typer.Option(
+            "--force", help="resign, fail: skip the proof that the old transaction is dead. This may pay twice."
+        ),
     ] = False,
     yes: Yes = False,
     pool: Pool = None,
     tenant: Tenant = "default",
     config: ConfigFile = None,
 ) -> None:
-    """Decide about a held intent; its lane's owner carries it out, with the proof it needs.
+    """Resolve a held intent. The lane's owner carries it out after the necessary proof.
 
-    track: look again and go on. settle --hash: this transaction is its effect (verified on chain). kill: end it by a
-    no-op, then fail it. resign: sign it again once the old one is proven dead. fail: the same proof, then give up.
+    track: look up its transactions again. settle --hash: this transaction carried it out (verified on chain).
+    kill, fail: replace it by a no-op, prove that nothing landed, then fail it. resign: sign it again, once the old
+    transaction is proven dead.
     """
     if force:
-        confirm(f"Without proof, the old transaction of {key!r} may still land: an effect twice. Go on?", yes)
+        confirm(
+            f"Without proof, the old transaction of {key!r} may still land and take effect twice. Continue?",
+            yes,
+        )
 
     async def work(manager: TxManager, settings: Settings) -> Record:
         record = await find_record(manager, settings, key, pool, tenant)
@@ -180,7 +186,7 @@ def resolve(
             manager, "resolve", str(record.id), tenant, " ".join([verb, tx_hash or "", "--force" * force]).strip()
         )
         if record.status.final:
-            raise NotAllowed(f"the intent is {record.status}: final, there is nothing to decide")
+            raise NotAllowed(f"the intent is {record.status}, which is final; there is nothing to resolve")
         return await manager.resolve(record.id, verb, operator(), tx_hash=tx_hash, force=force)
 
     _print(with_manager(config, work))
@@ -189,10 +195,10 @@ def resolve(
 def reseal(
     key: Key, yes: Yes = False, pool: Pool = None, tenant: Tenant = "default", config: ConfigFile = None
 ) -> None:
-    """Vouch for an intent that is held because its seal is not right: what is shown is what will be signed.
+    """Approve an intent that is held because of a wrong seal. The shown content is what will be signed.
 
-    What was set aside goes to the end of its lane's queue; what was signed before is in flight again. To refuse it,
-    cancel it instead.
+    An intent that was set aside goes to the end of its lane's queue. One that was signed before is in flight again.
+    To reject it, cancel it instead.
     """
 
     async def work(manager: TxManager, settings: Settings) -> Record:

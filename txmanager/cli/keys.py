@@ -23,7 +23,7 @@ app.command()(renew)
 
 @app.command("list")
 def list_keys(config: ConfigFile = None) -> None:
-    """Every key of every pool: its lane, its next nonce and what it can spend. Prints no secret."""
+    """List every key of every pool with its lane, next nonce and balance. Prints no secrets."""
     settings = load(config)
     if not any(pool.keys for pool in settings.pools.values()):
         raise NotFound("the configuration has no pool with keys")
@@ -35,30 +35,28 @@ def list_keys(config: ConfigFile = None) -> None:
 @app.command()
 def provision(
     pool: Annotated[str, typer.Argument(help="The pool whose account gets the keys.")],
-    vault_file: Annotated[Path, typer.Option("--vault", help="The encrypted file the new keys are kept in.")],
+    vault_file: Annotated[Path, typer.Option("--vault", help="The encrypted file for the new keys.")],
     signer: Annotated[
         str, typer.Option(help="Where the account's full-access key is: file:PATH, env:NAME or vault:PATH.")
     ],
     count: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="How many keys the file holds in the end (a gas key: 1).")
+        int | None, typer.Option(min=1, max=1000, help="The number of keys that the file should have (a gas key: 1).")
     ] = None,
-    gas_key: Annotated[bool, typer.Option("--gas-key", help="Make a gas key: one key with many lanes.")] = False,
-    lanes: Annotated[int, typer.Option(min=1, max=1024, help="... and this many.")] = 1,
+    gas_key: Annotated[bool, typer.Option("--gas-key", help="Create a gas key: one key with many lanes.")] = False,
+    lanes: Annotated[int, typer.Option(min=1, max=1024, help="Number of lanes of the gas key.")] = 1,
     fund: Annotated[
-        str, typer.Option(help="Fill up what a gas key has for gas to this many coins; run it again to top it up.")
+        str, typer.Option(help="Fill the gas key's balance up to this amount; run it again to top it up.")
     ] = "0",
     receiver: Annotated[
-        str | None, typer.Option(help="Make function-call keys that can only call this contract.")
+        str | None, typer.Option(help="Create function-call keys that can only call this contract.")
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="... and only these methods (repeat the option).")] = None,
-    allowance: Annotated[
-        str | None, typer.Option(help="... with this much for fees, in the chain's smallest unit.")
-    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Allow only these methods (repeat the option).")] = None,
+    allowance: Annotated[str | None, typer.Option(help="Allowance for fees, in the chain's smallest unit.")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Add access keys to a pool's account until COUNT are in the file and on the chain. Run it again if it stops.
+    """Add access keys to a pool's account until COUNT are in the file and on chain. If it stops, run it again.
 
-    The signing key must not serve a running worker: a lane whose key is used by others is quarantined.
+    The signing key must not be used by a running worker: a lane is quarantined if others use its key.
     """
     from txmanager.wiring import key_sources
 
@@ -70,11 +68,11 @@ def provision(
     if gas_key and family.add_gas_keys is None:
         raise NotFound(f"{family.title} has no gas keys")
     if count is None and not gas_key:
-        raise InvalidInput("--count", "is required: how many keys the file holds in the end")
+        raise InvalidInput("--count", "is required: the number of keys that the file should have")
     if not gas_key and (lanes != 1 or fund != "0"):
         raise InvalidInput("--gas-key", "is required with --lanes and --fund")
     if gas_key and allowance:
-        raise InvalidInput("--allowance", "a gas key has none: its own balance (--fund) plays that part")
+        raise InvalidInput("--allowance", "a gas key has no allowance; it uses its own balance (--fund)")
     gas_keys = GasKeys(lanes, _coins(fund, family.unit)) if gas_key else None
     limits = _limits(receiver, method, allowance, family.unit)
     network, signing = settings.networks[chosen.network], chosen.model_copy(update={"keys": (signer,)})
@@ -88,30 +86,30 @@ def provision(
     entry = f'"vault:{vault_file}"'
     if gas_key:
         entry = f"{{ source = {entry}, gas_key = true, lanes = {lanes} }}"
-    typer.echo(f"all {len(names)} are on the chain; use them with keys = [{entry}] in [pools.{pool}]")
+    typer.echo(f"all {len(names)} are on chain; use them with keys = [{entry}] in [pools.{pool}]")
 
 
 @app.command()
 def adopt(
-    pool: Annotated[str, typer.Argument(help="The pool that the key is to serve.")],
-    source: Annotated[str, typer.Argument(help="The key, as `keys` of the pool would name it: hsm:LABEL, box:NAME.")],
+    pool: Annotated[str, typer.Argument(help="The pool that will use the key.")],
+    source: Annotated[
+        str, typer.Argument(help="The key, as you would write it in `keys` of the pool: hsm:LABEL, box:NAME.")
+    ],
     signer: Annotated[
         str | None,
         typer.Option(help="Where a full-access key of the account is that no worker uses: file:PATH, hsm:LABEL, ..."),
     ] = None,
     receiver: Annotated[
-        str | None, typer.Option(help="Make it a function-call key that can only call this contract.")
+        str | None, typer.Option(help="Add it as a function-call key that can only call this contract.")
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="... and only these methods (repeat the option).")] = None,
-    allowance: Annotated[
-        str | None, typer.Option(help="... with this much for fees, in the chain's smallest unit.")
-    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Allow only these methods (repeat the option).")] = None,
+    allowance: Annotated[str | None, typer.Option(help="Allowance for fees, in the chain's smallest unit.")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Take a key into a pool whose secret nobody here holds: try it, put it on the chain, check it. Run it again if it
-    stops.
+    """Add a key to a pool without access to its secret: try it, put it on chain, check it. If it stops,
+    run it again.
 
-    Nothing is routed to it before a worker has it in `keys`. docs/signers.md has the whole walk of a rotation.
+    No intent is routed to it before a worker has it in `keys`. docs/signers.md describes a whole rotation.
     """
     settings = load(config)
     chosen = settings.pools.get(pool)
@@ -121,7 +119,7 @@ def adopt(
     lane, held = one_key(settings, pool, source)
     limits = _limits(receiver, method, allowance, family.unit)
     if family.add_keys is None and (signer is not None or limits is not None):
-        raise InvalidInput("--signer", f"has no meaning on {family.title}, where a key is an account of its own")
+        raise InvalidInput("--signer", f"does not apply to {family.title}, where each key is its own account")
     if family.add_keys is not None and signer is None:
         raise InvalidInput("--signer", "is required: a full-access key of the account signs for the new one")
     asyncio.run(_adopt(settings, lane, held, one_key(settings, pool, signer) if signer is not None else None, limits))
@@ -151,7 +149,7 @@ async def _adopt(
             await family.add_keys(chain, by[0], [held.signer.public_key], limits, Books(settings, by[1].pool_name))
         await check_unused(settings, lane, new=True)
         if await _show(chain, held.pool_name, lane, family.unit.smallest):
-            raise NotFound(f"{lane} cannot be read on the chain; run it again")
+            raise NotFound(f"{lane} cannot be read from the chain; run the command again")
     finally:
         await chain.close()
 
@@ -177,7 +175,7 @@ async def _show(chain: Chain, pool: str, lane: str, unit: str) -> int:
     try:
         view = await chain.nonce(lane)
     except KeyMissing:
-        typer.echo(f"{pool}  {lane}  MISSING on the chain (add it with `txmanager keys provision`)")
+        typer.echo(f"{pool}  {lane}  MISSING on chain (add it with `txmanager keys provision`)")
         return 1
     except Unavailable as error:
         typer.echo(f"{pool}  {lane}  unknown: {error}")

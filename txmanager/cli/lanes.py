@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
     from txmanager.runtime.manager import TxManager
 
-app = typer.Typer(
-    help="The signing keys' queues: list, pause, resume, drain, close, rebaseline; numbers of keyless ones."
-)
+app = typer.Typer(help="List and operate lanes, the queues of the signing keys.")
 
-LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's id, or a part that no other lane has.")]
+LaneName = Annotated[str, typer.Argument(metavar="LANE", help="The lane's id, or a part of it that is unique.")]
 StayPaused = Annotated[
-    bool, typer.Option("--paused", help="Sign nothing new before `resume`: cancel what was paid first.")
+    bool, typer.Option("--paused", help="Sign nothing new until `resume`, so that you can first cancel what was paid.")
 ]
-Reason = Annotated[str, typer.Option(help="Why; shown to everybody who looks at the lane.")]
+Reason = Annotated[str, typer.Option(help="Why; shown with the lane.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -52,7 +50,7 @@ def lanes(
         typer.echo(json.dumps([lane_json(lane) for lane in found], indent=2, default=str))
         return
     if not found:
-        typer.echo("no lane was ever registered; start a worker", err=True)
+        typer.echo("no lane is registered yet; start a worker", err=True)
         return
     for line in table(found):
         typer.echo(line)
@@ -60,39 +58,39 @@ def lanes(
 
 @app.command()
 def pause(lane: LaneName, reason: Reason = "", config: ConfigFile = None) -> None:
-    """Stop signing; what was sent is still followed, new intents still queue."""
+    """Stop signing. Sent transactions are still tracked, and new intents still queue."""
     _move(config, lane, "pause", lambda manager, id: manager.pause(id, reason), reason)
 
 
 @app.command()
 def resume(lane: LaneName, config: ConfigFile = None) -> None:
-    """Let a paused, draining or quarantined lane work again."""
+    """Let a paused, draining or quarantined lane sign again."""
     _move(config, lane, "resume", lambda manager, id: manager.resume(id))
 
 
 @app.command()
 def drain(lane: LaneName, config: ConfigFile = None) -> None:
-    """Route nothing new here and work off what is queued; the step before close."""
+    """Finish what is queued, but route no new intents here. Do this before close."""
     _move(config, lane, "drain", lambda manager, id: manager.drain(id))
 
 
 @app.command()
 def close(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
-    """Retire a drained, empty lane for ever: its key can never serve again."""
+    """Close a drained, empty lane permanently. Its key can never be used again."""
     confirm(f"A closed lane never opens again. Close {lane}?", yes)
     _move(config, lane, "close", lambda manager, id: manager.close_lane(id))
 
 
 @app.command()
 def rebaseline(lane: LaneName, paused: StayPaused = False, yes: Yes = False, config: ConfigFile = None) -> None:
-    """Go on from the chain's nonce: you vouch that nothing of ours is lost (see the runbook)."""
-    confirm(f"Use this when you know why the nonces of {lane} differ. Go on from the chain's nonce?", yes)
+    """Continue from the chain's nonce, after you have checked what happened (see the runbook)."""
+    confirm(f"Only do this if you know why the nonces of {lane} differ. Continue from the chain's nonce?", yes)
     _move(config, lane, "rebaseline", lambda manager, id: manager.rebaseline(id, paused=paused), "--paused" * paused)
 
 
 @app.command()
 def replay(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
-    """Send the same bytes again after a rollback past finality; the step before rebaseline."""
+    """Send the same bytes again after a reorg beyond finality. Do this before rebaseline."""
 
     async def work(manager: TxManager, settings: Settings) -> None:
         from txmanager.runtime.care.replay import check_replayable, send_again
@@ -108,25 +106,28 @@ def replay(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
                 typer.echo(f"  {one.nonce}  {one.hash}  {one.intent or 'a no-op'}")
             if plan.missing:
                 shown = ", ".join(map(str, plan.missing[:10])) + (" ..." if len(plan.missing) > 10 else "")
-                typer.echo(f"  not kept: {shown}; nothing above nonce {plan.missing[0]} can be sent again")
+                typer.echo(f"  bytes not kept: {shown}; nothing above nonce {plan.missing[0]} can be sent again")
             if not plan.ready:
                 typer.echo("nothing to send")
                 return
-            confirm(f"Send these {len(plan.ready)} transactions again? They are the same bytes: each lands once.", yes)
+            confirm(
+                f"Send these {len(plan.ready)} transactions again? The bytes are the same, so each can land only once.",
+                yes,
+            )
             await note(manager, "lanes replay", found.id, told=f"{plan.next_nonce}..{plan.ready[-1].nonce}")
             refusal = await send_again(chain, plan, lambda sent: typer.echo(f"  sent {sent} of {len(plan.ready)}"))
         finally:
             await chain.close()
         if refusal is not None:
-            raise Unavailable(f"the node did not take all of them: {refusal.message}. Repeating the command is safe.")
-        typer.echo(f"sent; when they are mined: txmanager lanes rebaseline {found.id}")
+            raise Unavailable(f"the node did not accept all of them: {refusal.message}. Repeating the command is safe.")
+        typer.echo(f"sent; once they are mined, run: txmanager lanes rebaseline {found.id}")
 
     with_manager(config, work)
 
 
 @app.command()
 def reservations(lane: LaneName, config: ConfigFile = None) -> None:
-    """List the numbers of a keyless lane that are out, as JSON."""
+    """List the reserved nonces of a keyless lane, as JSON."""
 
     async def read(manager: TxManager, settings: Settings) -> Book:
         return await manager.book((await find_lane(manager, lane)).id)
@@ -139,10 +140,10 @@ def reservations(lane: LaneName, config: ConfigFile = None) -> None:
 @app.command()
 def release(
     lane: LaneName,
-    nonce: Annotated[int, typer.Argument(min=0, help="The number.")],
+    nonce: Annotated[int, typer.Argument(min=0, help="The nonce.")],
     config: ConfigFile = None,
 ) -> None:
-    """Take back a number that is reserved and was not sent; the next caller gets it."""
+    """Take back a reserved nonce that was not sent. The next caller gets it."""
 
     async def work(manager: TxManager, settings: Settings) -> tuple[str, Reservation]:
         found = await find_lane(manager, lane)
@@ -150,13 +151,13 @@ def release(
         return found.id, await manager.release_number(found.id, nonce)
 
     id, one = with_manager(config, work)
-    typer.echo(f"{id}: number {one.nonce} of tenant {one.tenant} is free again")
+    typer.echo(f"{id}: nonce {one.nonce} of tenant {one.tenant} is free again")
 
 
 @app.command()
 def delete(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
-    """Delete a keyless lane without records, reserved numbers and numbers that may have been sent."""
-    confirm(f"Its numbers start from the chain's count again. Delete {lane}?", yes)
+    """Delete a keyless lane that has no records, no reserved nonces, and no nonces that may have been sent."""
+    confirm(f"Its nonces will start from the chain's count again. Delete {lane}?", yes)
 
     async def work(manager: TxManager, settings: Settings) -> str:
         found = await find_lane(manager, lane)

@@ -23,17 +23,17 @@ def list(
     status: Annotated[str | None, typer.Option(help="queued, inflight, held, done, failed or cancelled.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of this kind.")] = None,
     lane: Annotated[str | None, typer.Option(help="In this lane.")] = None,
-    key_prefix: Annotated[str, typer.Option("--key", help="Whose idempotency key begins like this.")] = "",
+    key_prefix: Annotated[str, typer.Option("--key", help="With an idempotency key that starts like this.")] = "",
     hash: Annotated[str | None, typer.Option(help="With a transaction of this hash.")] = None,
     receiver: Annotated[str | None, typer.Option(help="That act on this account or address.")] = None,
-    error: Annotated[str | None, typer.Option(help="With this error code; of held ones, the reason.")] = None,
+    error: Annotated[str | None, typer.Option(help="With this error code, or held for this reason.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Of this tenant.", show_default="all")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
-    ndjson: Annotated[bool, typer.Option("--ndjson", help="One JSON object per line, to keep or to load.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="All that there are, whatever --limit says.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of intents.")] = 50,
+    ndjson: Annotated[bool, typer.Option("--ndjson", help="Print one JSON object per line.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List all, ignoring --limit.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """List intents, newest first: live ones, and with an [archive] everything that ended."""
+    """List intents, newest first: live ones, and ended ones if the configuration has an archive."""
     if status is not None and status not in set(Status):
         raise InvalidInput("--status", f"must be one of {', '.join(Status)}")
     wanted = Filter(

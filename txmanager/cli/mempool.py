@@ -15,13 +15,13 @@ from txmanager.settings import Settings, load
 from txmanager.settings.gateway import GatewaySettings
 
 T = TypeVar("T")
-app = typer.Typer(help="Look into the gateway's mempools, and take transactions out.", no_args_is_help=True)
-Network = Annotated[str | None, typer.Option(help="The network; not needed where the gateway serves one.")]
+app = typer.Typer(help="Show the gateway's mempools, and remove transactions.", no_args_is_help=True)
+Network = Annotated[str | None, typer.Option(help="The network; not needed if the gateway serves only one.")]
 
 
 @app.command()
 def status(config: ConfigFile = None, network: Network = None) -> None:
-    """What waits, what is being sent, what is followed."""
+    """Show how many transactions wait, are being sent, and are tracked."""
     for name in _names(load(config), network):
         totals = _with(load(config), name, lambda mempool: mempool.totals())
         typer.echo(
@@ -38,9 +38,9 @@ def drop(
     config: ConfigFile = None,
     network: Network = None,
 ) -> None:
-    """Take out what was not sent yet. What a node may have is kept: only the chain ends it."""
+    """Remove transactions that were not sent yet. Those that a node may have stay until the chain decides."""
     if (what is None) is not all:
-        raise InvalidInput("what", "name a transaction hash or an address, or give --all")
+        raise InvalidInput("what", "give a transaction hash or an address, or --all")
     [name] = _names(load(config), network, one=True)
     text = (what or "").lower()
     if not all and (not text.startswith("0x") or len(text) not in (42, 66)):
@@ -75,7 +75,7 @@ def _with(settings: Settings, name: str, work: Callable[[Mempool], Awaitable[T]]
 
     told = settings.gateway or GatewaySettings()
     if told.store == "memory" or not settings.ledger.reveal_url().startswith("redis"):
-        raise InvalidSettings("gateway.store", "is memory: only the gateway's own process sees it")
+        raise InvalidSettings("gateway.store", "is memory, which only the gateway's own process can see")
     family = settings.family(name)
     assert family.upstream is not None
 

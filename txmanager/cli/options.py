@@ -33,7 +33,7 @@ ConfigFile = Annotated[
 ]
 
 Key = Annotated[str, typer.Argument(help="The intent's idempotency key.")]
-Pool = Annotated[str | None, typer.Option(help="Its pool; needed when several pools know the key.")]
-Tenant = Annotated[str, typer.Option(help="Whose key it is.")]
+Pool = Annotated[str | None, typer.Option(help="Its pool; needed if several pools have this key.")]
+Tenant = Annotated[str, typer.Option(help="The tenant that owns the key.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -26,7 +26,7 @@ def worker(config: ConfigFile = None) -> None:
 
 
 def sweeper(config: ConfigFile = None) -> None:
-    """Retire what crashes left and forget claims that never became intents. One is enough, two are safe."""
+    """Clean up after crashes: retire final records and delete abandoned claims. One is enough, two are safe."""
     _become("sweeper", config)
 
 
@@ -38,16 +38,17 @@ def webhooks(config: ConfigFile = None) -> None:
 def archiver(
     config: ConfigFile = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Let nothing wait for an archive any more, and exit: before you remove it.")
+        bool,
+        typer.Option("--detach", help="Stop waiting for the archive, and exit. Run this before you remove [archive]."),
     ] = False,
 ) -> None:
-    """Store what ended in the archive, a SQL database. One is enough, two are safe."""
+    """Copy ended intents to the archive, a SQL database. One is enough, two are safe."""
     if detach:
         from txmanager.wiring import detach_archive
 
         require("txmanager archiver", "server")
         asyncio.run(detach_archive(load(config)))
-        typer.echo("no lane waits for an archive any more")
+        typer.echo("no lane waits for an archive now")
         return
     _become("archiver", config)
 
@@ -64,9 +65,9 @@ def gateway(config: ConfigFile = None) -> None:
 
 def signer(
     config: ConfigFile = None,
-    init: Annotated[bool, typer.Option("--init", help="Make the file of the day's totals, once, and exit.")] = False,
+    init: Annotated[bool, typer.Option("--init", help="Create the file of daily totals, once, and exit.")] = False,
 ) -> None:
-    """Hold keys for workers, and sign only what each key's own policy allows."""
+    """Hold keys for workers, and sign only what each key's policy allows."""
     if init:
         from txmanager.wiring import init_signer
 

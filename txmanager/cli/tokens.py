@@ -32,7 +32,7 @@ COINS_ONLY = """\
 # what a caller may do with tokens is decided by `receivers`, which names the contracts that may be called."""
 _RECEIVER = re.compile(r"(\*\.)?[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 
-app = typer.Typer(help="Tokens for the API.", no_args_is_help=True)
+app = typer.Typer(help="Create tokens for the API.", no_args_is_help=True)
 
 
 class Scope(StrEnum):
@@ -43,14 +43,14 @@ class Scope(StrEnum):
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Who will use it; shown in logs.")],
+    name: Annotated[str, typer.Argument(help="The caller's name; shown in logs.")],
     scope: Annotated[
         list[Scope] | None, typer.Option(help="What it may do (repeat the option).", show_default="submit and read")
     ] = None,
     pool: Annotated[list[str] | None, typer.Option(help=f"A pool it may use (repeat), or {ANY}.")] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help=f"A kind of intent it may ask for, such as chain.transfer (repeat), or {ANY}."),
+        typer.Option(help=f"A kind of intent it may submit, such as chain.transfer (repeat), or {ANY}."),
     ] = None,
     receiver: Annotated[
         list[str] | None,
@@ -62,19 +62,19 @@ def new(
     max_deposit: Annotated[
         str | None,
         typer.Option(
-            help=f"The most that one intent may spend, in the chain's smallest unit, beside fees and tokens; or {ANY}."
+            help=f"The most that one intent may spend, in the chain's smallest unit, without fees and tokens; or {ANY}."
         ),
     ] = None,
     max_cost: Annotated[
-        str | None, typer.Option(help="The most that one intent may cost with its fees.", show_default="no limit")
+        str | None, typer.Option(help="The most that one intent may cost, including fees.", show_default="no limit")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose keys and records it shares.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Its tenant.")] = None,
     per_second: Annotated[float | None, typer.Option(min=0.001, help="Requests per second.")] = None,
 ) -> None:
-    """Make a token. Its lines for the configuration go to stdout, the token itself, shown only now, to stderr.
+    """Create a token. Prints its configuration to stdout, and the token itself, once, to stderr.
 
-    A token that may submit needs --pool, --kind, --receiver and --max-deposit. The deposit is counted in the chain's
-    own coin: a call that moves tokens (ERC-20, NEP-141) passes any limit, so name the contracts with --receiver.
+    A token that may submit needs --pool, --kind, --receiver and --max-deposit. The deposit counts only the chain's
+    own coin. A call that moves tokens (ERC-20, NEP-141) passes any deposit limit, so limit contracts with --receiver.
     """
     check_name("NAME", name)
     scopes = scope or [Scope.SUBMIT, Scope.READ]
@@ -98,21 +98,19 @@ def new(
     open_ended = [limit for limit, value in given.items() if value in (ANY, [ANY])]
     if open_ended:
         typer.echo(f"Warning: {', '.join(open_ended)} of this token are not limited.", err=True)
-    typer.echo(f"The token of {name}, shown only now; the configuration holds its hash:\n{token}", err=True)
+    typer.echo(f"The token of {name}, shown only once; the configuration holds its hash:\n{token}", err=True)
 
 
 def _check_limits(given: Limits, scopes: list[Scope]) -> None:
     needed = NEEDED if Scope.SUBMIT in scopes else NEEDED[:1]
     missing = [_OPTIONS[limit][0] for limit in needed if not given[limit]]
     if missing:
-        raise InvalidInput(
-            ", ".join(missing), f"must be given, so that the token is limited; {ANY} instead of a value lifts a limit"
-        )
+        raise InvalidInput(", ".join(missing), f"is required, so that the token is limited; use {ANY} for no limit")
     for limit, value in given.items():
         option, check = _OPTIONS[limit]
         for one in [value] if isinstance(value, str) else value or ():
             if one == ANY and value not in (ANY, [ANY]):
-                raise InvalidInput(option, f"{ANY} cannot stand beside other values")
+                raise InvalidInput(option, f"{ANY} cannot be combined with other values")
             if one != ANY:
                 check(option, one)
 
@@ -120,7 +118,7 @@ def _check_limits(given: Limits, scopes: list[Scope]) -> None:
 def _check_kind(option: str, kind: str) -> None:
     chain = kind.partition(".")[0]
     if chain not in installed():
-        raise InvalidInput(option, f"{kind!r} begins with none of the installed chains: {', '.join(installed())}")
+        raise InvalidInput(option, f"{kind!r} does not start with an installed chain: {', '.join(installed())}")
     known = find(chain).all_kinds
     if kind not in known:
         raise InvalidInput(option, f"{kind!r} is not one of {', '.join(known)}")
@@ -128,7 +126,7 @@ def _check_kind(option: str, kind: str) -> None:
 
 def _check_receiver(option: str, receiver: str) -> None:
     if not _RECEIVER.fullmatch(receiver):
-        raise InvalidInput(option, f"{receiver!r} is no account, *.suffix or address")
+        raise InvalidInput(option, f"{receiver!r} is not an account, *.suffix or address")
 
 
 def _check_deposit(option: str, deposit: str) -> None:
@@ -147,10 +145,10 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str, str], object]]] = {
 
 @app.command("hash")
 def hash_token() -> None:
-    """Hash a token of yours, read from stdin, for `sha256` in the configuration."""
+    """Hash your own token, read from stdin, for `sha256` in the configuration."""
     token = (typer.prompt("Token", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if len(token) < 20:
-        raise InvalidInput("token", "must have at least 20 characters; `txmanager tokens new` makes one")
+        raise InvalidInput("token", "must have at least 20 characters; `txmanager tokens new` creates one")
     typer.echo(_digest(token))
 
 

@@ -32,8 +32,8 @@ _COLOURS = {
 
 
 def watch(
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
-    times: Annotated[int | None, typer.Option(min=1, help="Stop after so many looks.")] = None,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 1.0,
+    times: Annotated[int | None, typer.Option(min=1, help="Stop after this many updates.")] = None,
     config: ConfigFile = None,
 ) -> None:
     """Show a live table of the lanes: depth, in flight, rate, oldest intent, owner."""
@@ -70,7 +70,7 @@ async def _look(manager: TxManager, every: float, times: int | None) -> None:
                 lanes = sorted(await manager.lanes(), key=lambda lane: (lane.spec.pool, lane.id))
             except Unavailable as error:
                 # The table stands; the next look may find the ledger again.
-                show(Text(f"{error}; looking again", style="yellow"))
+                show(Text(f"{error}; trying again", style="yellow"))
                 continue
             show(render(lanes, rates.of(lanes, time.monotonic())))
 

@@ -20,7 +20,7 @@ _NO_TOKENS = 409
 def login_url(api_url: str, token: str | None) -> str:
     """The console's address, logged in. Without configured tokens everybody on this machine is."""
     if not api_url.startswith(("http://", "https://")):
-        raise InvalidInput("--url", "must begin with http:// or https://")
+        raise InvalidInput("--url", "must start with http:// or https://")
     api_url = api_url.rstrip("/")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = Request(f"{api_url}/v1/sessions/codes", b"", headers, method="POST")

@@ -58,7 +58,7 @@ def check_lane(lane: str) -> str:
 
 @value(frozen=True, slots=True, order=True)
 class IntentId:
-    """Whose key it is. One idempotency key means different intents to different tenants and pools."""
+    """The tenant that owns the key. One idempotency key means different intents to different tenants and pools."""
 
     pool: str
     key: str

@@ -11,15 +11,15 @@ import typer
 
 def demo(
     accounts: Annotated[int, typer.Option(min=10, max=100_000, help="Accounts to create.")] = 500,
-    runs: Annotated[int, typer.Option(min=1, help="Tell the story so often.")] = 1,
-    seed: Annotated[int, typer.Option(help="Which requests are repeated, and where.")] = 1,
+    runs: Annotated[int, typer.Option(min=1, help="Run the demo this many times.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed that decides which requests are repeated.")] = 1,
     data: Annotated[Path | None, typer.Option(help="Keep the data here.", show_default="a temporary folder")] = None,
     near_rpc: Annotated[str | None, typer.Option(help="URL of a NEAR node instead of the devnet.")] = None,
-    near_network: Annotated[str, typer.Option(help="... of this network.")] = "testnet",
-    near_account: Annotated[str | None, typer.Option(help="... where this account relays and pays.")] = None,
-    near_keys: Annotated[str | None, typer.Option(help="... with these keys: file:PATH or env:NAME.")] = None,
+    near_network: Annotated[str, typer.Option(help="Network of that node.")] = "testnet",
+    near_account: Annotated[str | None, typer.Option(help="Relayer account on that network; it pays.")] = None,
+    near_keys: Annotated[str | None, typer.Option(help="Keys of that account: file:PATH or env:NAME.")] = None,
 ) -> None:
-    """Create accounts from several processes with 30 % retries, kill a worker with -9, and count what came of it."""
+    """Create accounts from several processes with 30 % retries, kill a worker with `kill -9`, and count the results."""
     # Imported here: `--help` should not wait for the parts of a whole stack.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -29,11 +29,11 @@ class Report:
 
     def rows(self) -> Iterator[tuple[str, str]]:
         yield "requests accepted", f"{self.answered} of {self.requests}"
-        yield "unique accounts asked for", str(self.unique)
+        yield "unique accounts requested", str(self.unique)
         yield "created on chain", str(self.created)
         yield "transactions on chain", str(self.transactions)
         yield "duplicates answered from cache", f"{self.replayed} of {self.duplicates}"
-        yield "retries with another answer", str(self.different_answers)
+        yield "retries with a different answer", str(self.different_answers)
         yield "InvalidNonce (nonces used twice)", str(self.invalid_nonce)
         yield "order violations", str(self.order_violations)
         yield "overtaken on the way, signed again", str(self.overtaken)
@@ -44,19 +44,19 @@ class Report:
     def broken(self) -> Iterator[str]:
         """Every promise that did not hold; nothing when all did."""
         if self.answered < self.requests:
-            yield f"{self.requests - self.answered} requests were never answered"
+            yield f"{self.requests - self.answered} requests got no answer"
         if self.done != self.unique:
             yield f"{self.unique - self.done} intents are not done"
         if self.created != self.unique:
-            yield f"{self.unique} accounts were asked for, {self.created} are on chain"
+            yield f"{self.unique} accounts were requested, {self.created} are on chain"
         if self.transactions > self.unique:
             yield f"{self.transactions} transactions for {self.unique} intents: something was paid twice"
         if self.replayed < self.duplicates:
-            yield f"{self.duplicates - self.replayed} duplicates were taken for new intents"
+            yield f"{self.duplicates - self.replayed} duplicates were accepted as new intents"
         if self.different_answers:
-            yield f"{self.different_answers} retries got another answer than the first request"
+            yield f"{self.different_answers} retries got a different answer than the first request"
         if self.invalid_nonce:
-            yield f"{self.invalid_nonce} transactions were signed with a nonce that another one has"
+            yield f"{self.invalid_nonce} transactions share a nonce with another one"
         if self.order_violations:
             yield f"{self.order_violations} first attempts out of order"
         if not self.in_flight_at_kill:

@@ -82,7 +82,7 @@ async def tell(
             await asyncio.gather(watching, return_exceptions=True)
         await stack.stop()
         if kept:
-            say(f"kept for a look: {folder}")
+            say(f"data kept in {folder}")
         elif options.data is None:
             shutil.rmtree(folder, ignore_errors=True)
     return report
@@ -121,7 +121,7 @@ class _Story:
             await clients
             killing.cancel()
             await asyncio.gather(killing, return_exceptions=True)
-            self._say("asking the chain and the ledger what really happened ...")
+            self._say("comparing the chain and the ledger ...")
             records = await self._records(ledger, plans)
         finally:
             await ledger.close()

@@ -14,7 +14,7 @@ from txmanager.wiring import build_kinds, open_archive_writer, open_ledger
 async def serve(settings: Settings) -> None:
     told = settings.archive
     if told is None:
-        raise InvalidSettings("archive", "is missing; add [archive], which may be empty: SQLite is the default")
+        raise InvalidSettings("archive", "is missing; add [archive]. It may be empty: SQLite is the default")
     archive = await open_archive_writer(told)
     ledger = await open_ledger(settings)
     metrics = ArchiverMetrics()

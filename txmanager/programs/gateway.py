@@ -42,7 +42,7 @@ def told_by(settings: Settings) -> tuple[Settings, GatewaySettings]:
 async def serve(settings: Settings) -> None:
     settings, told = told_by(settings)
     if told.store == "ledger" and not settings.ledger.reveal_url().startswith("redis"):
-        raise InvalidSettings("gateway.store", 'must be "memory" where ledger.url names no Redis or Valkey')
+        raise InvalidSettings("gateway.store", 'must be "memory" if ledger.url is not Redis or Valkey')
     metrics = GatewayMetrics()
     ledger = open_gateway_ledger(settings) if told.store == "ledger" else None
     lanes = OwnLanes(ledger) if ledger is not None else None

@@ -157,7 +157,9 @@ class TxManager:
     async def get(self, pool: str, key: str, tenant: str = "default") -> Record:
         record = await self.read(intent_id(key, pool, tenant))
         if record is None:
-            raise NotFound(f"no intent {key!r} in pool {pool!r}; it was never accepted, or its retention is over")
+            raise NotFound(
+                f"no intent {key!r} in pool {pool!r}; it was never accepted, or its retention time has passed"
+            )
         return record
 
     async def wait(self, pool: str, key: str, timeout_s: float, tenant: str = "default") -> Record:

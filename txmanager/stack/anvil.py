@@ -26,7 +26,7 @@ def find_anvil(environment: Mapping[str, str] | None = None) -> str:
     found = shutil.which(named)
     if found is None:
         raise Misconfigured(
-            f"--evm needs anvil, and {named!r} is not there; install foundry, or name the program in {VARIABLE}"
+            f"--evm needs anvil, and {named!r} was not found; install foundry, or name the program in {VARIABLE}"
         )
     return found
 

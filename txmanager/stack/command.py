@@ -24,33 +24,35 @@ T = TypeVar("T")
 
 def up(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The API's port on 127.0.0.1.")] = 8080,
-    data: Annotated[Path, typer.Option(help="Where intents, keys and logs are kept.")] = Path("data"),
+    data: Annotated[Path, typer.Option(help="The folder for intents, keys and logs.")] = Path("data"),
     workers: Annotated[int, typer.Option(min=1, max=16, help="Worker processes.")] = 2,
-    keys: Annotated[int, typer.Option(min=1, max=64, help="Relayer keys of a new devnet, a lane each.")] = 4,
+    keys: Annotated[int, typer.Option(min=1, max=64, help="Relayer keys of a new devnet; each is a lane.")] = 4,
     block_ms: Annotated[float, typer.Option(min=20, help="Block time of the devnet.")] = 600.0,
     redis: Annotated[str | None, typer.Option(help="URL of a Redis instead of the embedded Valkey.")] = None,
     near_rpc: Annotated[str | None, typer.Option(help="URL of a NEAR node instead of the devnet.")] = None,
-    near_network: Annotated[str, typer.Option(help="... of this network.")] = "testnet",
-    near_account: Annotated[str | None, typer.Option(help="... where this account relays.")] = None,
+    near_network: Annotated[str, typer.Option(help="Network of that node.")] = "testnet",
+    near_account: Annotated[str | None, typer.Option(help="Relayer account on that network.")] = None,
     near_keys: Annotated[
-        str | None, typer.Option(help="... with these keys: file:PATH, env:NAME or vault:PATH.")
+        str | None, typer.Option(help="Keys of that account: file:PATH, env:NAME or vault:PATH.")
     ] = None,
-    evm: Annotated[bool, typer.Option("--evm", help="An EVM chain, too: starts anvil, with a pool `evm`.")] = False,
+    evm: Annotated[bool, typer.Option("--evm", help="Also start an EVM chain (anvil), with a pool `evm`.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Use this configuration instead of embedded parts.")
+    ] = None,
     jemalloc: Annotated[
         bool, typer.Option(help="Preload jemalloc into the embedded Valkey if this machine has it (libjemalloc2).")
     ] = True,
-    config: Annotated[Path | None, typer.Option("--config", "-c", help="Your configuration: nothing embedded.")] = None,
 ) -> None:
     """Run the whole stack until Ctrl-C: store, NEAR devnet, API, workers, sweeper."""
     if config is None:
         require("txmanager up", "server", "near", "evm", "embedded", "devnet", "archive")
     near = None if near_rpc is None else NearOptions(near_rpc, near_network, near_account, near_keys)
     if near is None and (near_account or near_keys):
-        raise InvalidInput("--near-rpc", "is missing: --near-account and --near-keys belong to a node of yours")
+        raise InvalidInput("--near-rpc", "is missing: --near-account and --near-keys need your own node")
     if config is not None and near is not None:
-        raise InvalidInput("--near-rpc", "and --config do not go together: name the node in [networks] of the file")
+        raise InvalidInput("--near-rpc", "cannot be combined with --config: name the node in [networks] of the file")
     if config is not None and evm:
-        raise InvalidInput("--evm", "and --config do not go together: name the node in [networks] of the file")
+        raise InvalidInput("--evm", "cannot be combined with --config: name the node in [networks] of the file")
     options = StackOptions(
         data, port, workers, keys, block_ms, redis=redis, near=near, config=config, evm=evm, jemalloc=jemalloc
     )
@@ -64,7 +66,7 @@ async def _up(options: StackOptions) -> None:
 
     def interrupt() -> None:
         if stopped.is_set():
-            typer.echo("killing: what is in flight is recovered by the next start")
+            typer.echo("killing: the next start recovers what is in flight")
             stack.kill()
         stopped.set()
 
@@ -81,7 +83,7 @@ async def _up(options: StackOptions) -> None:
         if stack.started:
             typer.echo("stopping: workers settle what is in flight and hand their lanes back ...")
             await stack.stop()
-            typer.echo("stopped; the next start finds everything again")
+            typer.echo("stopped; the next start continues with the same data")
 
 
 async def _unless(stopped: asyncio.Event, work: Coroutine[Any, Any, T]) -> tuple[T] | None:
@@ -121,7 +123,7 @@ def _greet(stack: Stack) -> None:
 ready: {stack.url}  (docs at {stack.url}/docs, Ctrl-C drains and stops)
 token: {stack.folder.token()}
 
-Create an account; run it twice, and the second answer comes from the ledger:
+Create an account; if you run it twice, the second answer is the stored one:
 
 curl -i -w '\\n' '{stack.url}/v1/near/accounts?wait=30' \\
   -H 'Authorization: Bearer {stack.folder.token()}' \\

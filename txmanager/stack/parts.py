@@ -52,7 +52,7 @@ def check_port(host: str, port: int, advice: str) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise Misconfigured(f"port {port} on {host} is taken ({error.strerror}); free it, or {advice}") from None
+            raise Misconfigured(f"port {port} on {host} is in use ({error.strerror}); free it, or {advice}") from None
 
 
 def free_port() -> int:

@@ -125,7 +125,7 @@ class Stack:
     def _adopt(self, api: ApiSettings) -> None:
         """Where a configuration of the user's own puts the API."""
         if api.port == 0:
-            raise InvalidInput("api.port", "must be a fixed port here, not 0: people have to find it")
+            raise InvalidInput("api.port", "must be a fixed port here, not 0")
         check_port(api.host, api.port, "change api.port")
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(api.host, api.host)
         self.url = f"http://{host}:{api.port}"
@@ -191,7 +191,7 @@ class Stack:
         self.account = account["account_id"]
         self._say(f"NEAR devnet at {self.near_url}, relayer {self.account} with {len(account['keys'])} keys")
         if len(account["keys"]) != self.options.keys:
-            self._say(f"--keys {self.options.keys} counts for a new data folder only; this one keeps its keys")
+            self._say(f"--keys {self.options.keys} applies only to a new data folder; this one keeps its keys")
         return self.folder.write_keys(self.account, account["keys"])
 
     async def _start_anvil(self, program: str) -> str:
