@@ -27,6 +27,7 @@ from txmanager.cli import app
 from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.ledger.redis.checks import inspect
 from txmanager.runtime.care.monitor_metrics import MonitorMetrics
+from txmanager.runtime.care.purse_metrics import PurseMetrics
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.lane.metrics import Metrics
 from txmanager.settings import Settings, load
@@ -47,9 +48,8 @@ COMMANDS = {command.name or command.callback.__name__ for command in app.registe
 
 def metric_names() -> set[str]:
     found = {"up"}
-    registries = (Metrics().registry, ApiMetrics().registry, MonitorMetrics().registry, GatewayMetrics().registry)
-    for registry in registries:
-        for metric in registry.collect():
+    for metrics in (Metrics(), ApiMetrics(), MonitorMetrics(), GatewayMetrics(), PurseMetrics()):
+        for metric in metrics.registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(metric.type, [""])
             found |= {metric.name + suffix for suffix in suffixes}
     return found

@@ -16,7 +16,7 @@ from txmanager.chains.near.settings import Finality, HarmlessCallSettings, NearP
 from txmanager.settings import Settings, load
 from txmanager.settings.family import find
 from txmanager.settings.gateway import GatewaySettings
-from txmanager.settings.models import MonitoredNetwork
+from txmanager.settings.monitor import MonitoredNetwork
 from txmanager.settings.signers import (
     ClientSettings,
     GuardedKeySettings,
@@ -58,8 +58,8 @@ def test_every_key_is_documented_in_the_single_example():
     """Used, or shown in a comment."""
     text = (CONFIG / "single.toml").read_text()
     documented = models() | models(find("near").network) | models(find("near").pool)
-    documented -= models(GatewaySettings) | models(SignerProgramSettings)
-    keys = {name for model in documented for name in model.model_fields} - set(MonitoredNetwork.model_fields)
+    documented -= models(GatewaySettings) | models(SignerProgramSettings) | models(MonitoredNetwork)
+    keys = {name for model in documented for name in model.model_fields}
     assert not missing(keys - {"gateway", "signer"}, text)
 
 
