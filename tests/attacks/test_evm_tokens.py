@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.api.stage import bearer
 from tests.attacks.near_stage import token_lines
 from tests.conftest import HasUrl
-from tests.evm.machines import PHRASE, ROOT, Anvil
+from tests.evm.machines import ROOT, Anvil
 from tests.evm.nonce_stage import Service, nonce_service
 from tests.evm.stage import new_signer
 from tests.servers.processes import end, free_port, spawn
@@ -25,7 +26,7 @@ from txmanager.core.purses import top_up_key
 from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.accept.billing import build_billing
 from txmanager.runtime.care.purses import PurseKeeper
-from txmanager.settings import Settings, load
+from txmanager.settings import Settings
 from txmanager.wiring import build_purses, open_ledger
 
 HOT = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
@@ -114,10 +115,10 @@ async def test_nobody_keeps_a_purse_from_its_top_up(service: Service, redis7: Ha
     poor = new_signer().address
     service.machine.fund(poor, 0)
     lane = f"evm:31337:{poor}"
-    told = load(service.folder / "txmanager.toml", {"PHRASE": PHRASE}).model_dump(mode="python")
+    told = tomllib.loads((service.folder / "txmanager.toml").read_text())
     budget = [{"network": "local", "amount": "1 ETH", "per": "1d"}]
-    told["pools"]["hot"]["policy"] |= {"max_cost": 10**17, "budget": budget}
-    told["monitor"]["networks"] = {"local": {"low": "5", "high": "7", "treasury": "hot"}}
+    told["pools"]["hot"].setdefault("policy", {}).update(max_cost=10**17, budget=budget)
+    told.setdefault("monitor", {})["networks"] = {"local": {"low": "5", "high": "7", "treasury": "hot"}}
     settings = Settings.model_validate(told)
     ledger = await open_ledger(settings)
     assert isinstance(ledger, RedisLedger)
