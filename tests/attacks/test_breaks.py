@@ -18,6 +18,7 @@ from txmanager.core.ledger import Settled, Settlement
 from txmanager.core.models import Attempt, Intent, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import QuarantineCause
+from txmanager.ledger.memory import MemoryLedger
 from txmanager.ledger.redis import RedisLedger
 from txmanager.runtime.care.sweeper import Sweeper
 from txmanager.runtime.lane import breaks as runtime_breaks
@@ -240,9 +241,19 @@ async def test_held_intents_whose_nonces_are_used_stop_no_lane(lanes: Stage, win
     await lanes.until_lane(LaneState.ACTIVE)
 
 
+def go_home_apart(ledger: object) -> None:
+    """As on a cluster: there an end goes home in a step of its own."""
+    if isinstance(ledger, RedisLedger):
+        ledger._link.one_server = False
+    else:
+        assert isinstance(ledger, MemoryLedger)
+        ledger._together = False
+
+
 async def test_final_record_that_nobody_can_process_stops_no_retirement(
     lanes: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    go_home_apart(lanes.ledger)
     retire = lanes.ledger.retire
 
     async def brittle(records: Sequence[Record]) -> int:
@@ -273,6 +284,7 @@ async def shelved(lanes: Stage) -> bool:
 async def test_record_that_cannot_be_read_any_more_stops_no_sweep(redis_lanes: Stage) -> None:
     lanes, ledger = redis_lanes, redis_lanes.ledger
     assert isinstance(ledger, RedisLedger)
+    go_home_apart(ledger)
     running = await lanes.start()
     await lanes.done(await lanes.submit(lanes.transfer("a", 1)))
     running.worker._retirer.add = lambda _record: None  # type: ignore[method-assign]
