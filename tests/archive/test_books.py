@@ -246,13 +246,15 @@ policy.fill_after_s = 1
 [pools.treasury]
 network = "local"
 keys = ["env:TREASURY"]
+policy.max_cost = "{high}"
+policy.budget = [{{ network = "local", amount = "100 ETH", per = "1d" }}]
 [monitor]
 period_s = 1.0
 reconcile_every_s = 1.0
 [monitor.networks.local]
-low_balance = "{low}"
-top_up = "{top_up}"
-top_up_pool = "treasury"
+low = "{low}"
+high = "{high}"
+treasury = "treasury"
 """
 REVERTS = "0x" + "cc" * 20
 
@@ -278,7 +280,7 @@ async def test_books_are_what_evm_addresses_lost(make_server: Any, prefix: str, 
         anvil.rpc("eth_sendRawTransaction", foreign(signers[0], 0))
         await until(lambda: anvil.count(addresses[0]) == 1, 10)
         config = tmp_path / "txmanager.toml"
-        more = EVM_POOL.format(node=anvil.url, low=ETHER, top_up=2 * ETHER)
+        more = EVM_POOL.format(node=anvil.url, low=ETHER, high=3 * ETHER)
         config.write_text(LEDGER.format(redis=server.url, prefix=prefix, folder=tmp_path) + more)
         environment = {"PHRASE": PHRASE, "TREASURY": "0x" + key.hex()}
         async with Run(config, environment) as run:

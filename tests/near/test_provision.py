@@ -158,7 +158,7 @@ def test_the_command_adds_lists_and_can_be_repeated(running, tmp_path: Path, mon
     run = CliRunner()
     first = run.invoke(app, [*command, "--count", "3"])
     assert first.exit_code == 0, first.output
-    assert "all 3 are on the chain" in first.output
+    assert "all 3 are on chain" in first.output
     names = [key for _, key in vault.public_names(safe)]
     again = run.invoke(app, [*command, "--count", "3"])
     assert "added" not in again.output

@@ -140,7 +140,8 @@ def test_the_readme_shows_the_real_output(command, output, request):
         return
     clone: Clone = request.getfixturevalue("evm" if "/v1/evm/" in command else "near")
     if command == "make run":
-        assert_shown(clone.said, output)
+        # only where the machine has the library
+        assert_shown(re.sub(r"^ *Valkey uses jemalloc.*\n", "", clone.said, flags=re.MULTILINE), output)
         return
     assert command.startswith(("txmanager ", "curl ")), f"no test knows how to run {command!r}"
     line = command.replace("127.0.0.1:8080", f"127.0.0.1:{clone.port}")

@@ -124,13 +124,13 @@ export function packFinal(row: RecordRow, lane: string): { object: number; final
         kind: row.kind,
         more: Object.keys(kept).length > 0 ? stringify(kept) : '',
         at: BigInt(row.created),
-        up: BigInt(row.updated),
         sid: row.position,
         outcome: parse(row.outcome ?? 'null'),
         hold: row.hold === null ? null : parse(row.hold),
         cancel: row.cancel_requested === 1,
         resigns: BigInt(row.resigns),
         attempts,
+        up: BigInt(row.updated), // last, as the Python stack writes it
     });
     const slot = homeOf(row.id);
     const final = { id: row.id, slot, fingerprint: row.fingerprint, lane, life: row.life, born: row.created, record };
