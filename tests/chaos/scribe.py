@@ -6,14 +6,13 @@ under test, with the machine's monotonic clock, which all processes share.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from txmanager.core.ledger import Lease, Settled, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, IntentId, Json, Record
@@ -29,7 +28,9 @@ class Journal:
 
     def note(self, what: str, lane: str, **more: Any) -> None:
         """One write, so that a line is there as a whole or not at all."""
-        os.write(self._file, orjson.dumps({"at": time.monotonic(), "what": what, "lane": lane, **more}) + b"\n")
+        # Not orjson, which refuses integers above 64 bits: outcomes name their cost.
+        line = json.dumps({"at": time.monotonic(), "what": what, "lane": lane, **more})
+        os.write(self._file, line.encode() + b"\n")
 
     def sent(self, lane: str, attempts: Sequence[Attempt]) -> None:
         self.note("sent", lane, hashes=[[a.hash, a.hash in self.known] for a in attempts])
