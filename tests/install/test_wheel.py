@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.wheels import UV, Environment, build_wheel, clean_environment, install
+from tests.install.wheels import UV, Environment, build_wheel, clean_environment, install, newer_pythons
 from tests.servers.processes import free_port
 from tests.waiting import until_sync
 from txmanager.extras import EXTRAS, how_to_install
@@ -110,6 +110,14 @@ def test_all_runs_the_stack_the_demo_and_the_doctor_from_an_empty_folder(everyth
     with _up([everything.bin / "txmanager"], everything.folder) as log:
         assert "/v1/near/accounts" in log.read_text()
         assert "ok" in everything.txmanager("doctor").lower()
+
+
+@pytest.mark.parametrize("python", newer_pythons() or [None], ids=lambda path: path and path.name)
+def test_the_demo_holds_on_a_newer_python(wheel, tmp_path, python):
+    if python is None:
+        pytest.skip("cannot run here: no Python is newer than the one that runs the tests")
+    env = install(wheel, "all", tmp_path, python)
+    assert "every promise held" in env.txmanager("demo", "--accounts", "20")
 
 
 @pytest.mark.skipif(not UV.with_name("uvx").exists(), reason="needs uvx, which comes with uv")

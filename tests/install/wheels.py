@@ -67,7 +67,25 @@ class Environment:
         return set(self.python(code).split())
 
 
-def install(wheel: Path, extra: str, folder: Path) -> Environment:
+def newer_pythons() -> list[Path]:
+    """Interpreters above the one that runs the tests, one of each minor version: on the PATH, or pyenv's."""
+    minors = range(sys.version_info.minor + 1, sys.version_info.minor + 6)
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = []
+    for minor in minors:
+        name = f"python3.{minor}"
+        candidates = [shutil.which(name), *pyenv.glob(f"3.{minor}.*/bin/{name}")]
+        works = (Path(one) for one in candidates if one and _runs(one))
+        found += [one for one in [next(works, None)] if one]
+    return found
+
+
+def _runs(python: str | Path) -> bool:
+    # A shim of pyenv is on the PATH for versions that are not switched on, too.
+    return subprocess.run([python, "-c", "import venv"], capture_output=True, check=False).returncode == 0
+
+
+def install(wheel: Path, extra: str, folder: Path, python: Path | str = sys.executable) -> Environment:
     """The versions are those of the lock; which packages come along is what the wheel itself says."""
     env, empty = folder / "env", folder / "empty"
     empty.mkdir(parents=True)
@@ -76,9 +94,9 @@ def install(wheel: Path, extra: str, folder: Path) -> Environment:
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     pins.write_text("\n".join(line.rstrip(" \\") for line in lines if line and not line.startswith((" ", "#"))))
     if UV.exists():
-        run(UV, "venv", "--quiet", "--python", sys.executable, env)
+        run(UV, "venv", "--quiet", "--python", python, env)
         run(UV, "pip", "install", "--quiet", "--python", env / "bin" / "python", "-c", pins, wanted)
     else:
-        run(sys.executable, "-m", "venv", env)
+        run(python, "-m", "venv", env)
         run(env / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", pins, wanted)
     return Environment(env / "bin", empty)

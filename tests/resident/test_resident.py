@@ -284,8 +284,10 @@ async def test_foreign_use_of_the_key_quarantines_the_lane_and_an_operator_ends_
     client, [lane] = resident.client(), resident.lanes
     assert post(client, transfer(), new_key()).status_code == 200
     names = {"account_id": resident.account_id, "public_key": lane.split(":", 3)[3]}
-    [foreign] = devnet.admin("/foreign", {**names, "by": 3})["hashes"]
-    devnet.until_landed(foreign, resident.account_id)
+    before = devnet.nonce(names, "final")
+    devnet.admin("/foreign", {**names, "by": 3})
+    # Final, which is what the resident reads: before that it cannot know, and would sign.
+    await until(lambda: devnet.nonce(names, "final") >= before + 3, 30, what="the foreign nonces are final")
     key = new_key()
     told = client.post("/v1/intents", json=transfer(9), headers={"Idempotency-Key": key})
     assert told.status_code == 202
