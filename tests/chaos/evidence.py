@@ -136,9 +136,11 @@ def _outcome(told: Line) -> Outcome:
 
 
 def _plain(outcome: Outcome) -> Outcome:
-    """As it looks after a journey through JSON."""
+    """As it looks after a journey through JSON, and as callers are told: without its cost, which budgets alone show."""
     return replace(
         outcome,
+        cost=None,
+        noop_cost=0,
         result=None if outcome.result is None else json.loads(json.dumps(outcome.result)),
         error=None if outcome.error is None else json.loads(json.dumps(outcome.error)),
     )

@@ -105,8 +105,10 @@ def test_every_library_of_an_extra_has_its_sentence():
     assert how_to_install("no_such_library") is None
 
 
-def test_all_runs_the_stack_the_demo_and_the_doctor_from_an_empty_folder(everything):
+def test_all_runs_the_stack_the_demo_the_doctor_and_a_bench_from_an_empty_folder(everything):
     assert "every promise held" in everything.txmanager("demo", "--accounts", "20")
+    assert "final per second" in everything.txmanager("bench", "stack", "--transfers", "40")
+    assert "make bench" in everything.txmanager("bench", code=2)
     with _up([everything.bin / "txmanager"], everything.folder) as log:
         assert "/v1/near/accounts" in log.read_text()
         assert "ok" in everything.txmanager("doctor").lower()

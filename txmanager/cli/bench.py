@@ -1,7 +1,9 @@
-"""`txmanager bench`: ours against its peers on this machine. It runs from a source checkout, which holds `bench/`."""
+"""`txmanager bench`: ours against its peers on this machine, from a source checkout, which holds `bench/`; or the speed
+of a whole stack, which needs no checkout."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +21,10 @@ def bench(
         str,
         typer.Argument(
             help="queues: compare with job queues. relayer: transfers on anvil until they are mined. "
-            "gateway: compare with a bare proxy and a relay with a lock."
+            "gateway: compare with a bare proxy and a relay with a lock. stack: a whole stack, without a checkout."
         ),
     ] = "queues",
-    transfers: Annotated[int, typer.Option(min=1, help="relayer: number of transfers.")] = 400,
+    transfers: Annotated[int, typer.Option(min=1, help="relayer, stack: number of transfers.")] = 400,
     kills: Annotated[int, typer.Option(min=0, help="relayer: number of times a worker or the API is killed.")] = 0,
     jobs: Annotated[int, typer.Option(min=8, help="Jobs per sample.")] = 20_000,
     peer_jobs: Annotated[int, typer.Option(min=0, help="Jobs for each other queue; 0 means the same number.")] = 0,
@@ -36,10 +38,16 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A short check with 2,000 jobs and one repeat.")] = False,
 ) -> None:
     """Run benchmarks on this machine. `queues` writes docs/performance.md and takes from minutes to an hour."""
+    if what not in ("queues", "relayer", "gateway", "stack"):
+        raise InvalidInput("WHAT", f"{what!r} is not queues, relayer, gateway or stack")
+    if what == "stack":
+        _stack(transfers)
+        return
     if not (_ROOT / "bench" / "__main__.py").is_file():
-        raise Misconfigured("`txmanager bench` needs the project's source: run it from a checkout (make bench)")
-    if what not in ("queues", "relayer", "gateway"):
-        raise InvalidInput("WHAT", f"{what!r} is not queues, relayer or gateway")
+        raise Misconfigured(
+            f"`txmanager bench {what}` needs the project's source: run it from a checkout (make bench). "
+            "`txmanager bench stack` runs anywhere"
+        )
     if what == "relayer":
         _run("bench.relayer", "--transfers", str(transfers), "--kills", str(kills))
     if what == "gateway":
@@ -48,6 +56,20 @@ def bench(
     words += ["--server", server, *(["--against", against] if against else [])]
     words += (["--only", only] if only else []) + (["--quick"] if quick else []) + (["--keep"] if keep else [])
     _run("bench", *words)
+
+
+def _stack(transfers: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from txmanager.demo.measure import measure
+
+    console = Console()
+    speed = asyncio.run(measure(transfers, lambda text: console.print(f"  {text}", highlight=False, soft_wrap=True)))
+    table = Table(show_header=False, box=None)
+    for row in speed.rows():
+        table.add_row(*row)
+    console.print(table)
 
 
 def _run(module: str, *words: str) -> NoReturn:
