@@ -8,7 +8,6 @@ from txmanager.core.errors import Misconfigured
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "server": (
-        "redis",
         "hiredis",
         "uvloop",
         "starlette",
