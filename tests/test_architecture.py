@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "programs": {"core", "settings", "runtime", "wiring", "api", "gateway"},
     "devnet": set(),
     "stack": {"core", "settings", "extras", "console"},
-    "demo": {"core", "settings", "runtime", "wiring", "stack"},
+    "demo": {"core", "settings", "runtime", "wiring", "client", "stack"},
     "cli": {
         *{"core", "extras", "settings", "runtime", "wiring", "client", "api", "devnet", "stack", "demo", "console"},
         *ADAPTERS,
