@@ -177,7 +177,7 @@ class RedisMempool(Backend):
         dropped: list[str] = []
         for at in range(0, len(hashes), _DROPPED_AT_ONCE):
             page = [End(one, "dropped") for one in hashes[at : at + _DROPPED_AT_ONCE]]
-            dropped += await self._end(page, " processing unsure ")
+            dropped += await self._end(page, " processing unsure sent landed ")
         return dropped
 
     async def expire(self) -> Expired:
