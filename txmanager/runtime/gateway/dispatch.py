@@ -215,14 +215,16 @@ class Dispatcher:
         an answer nobody knows, and nothing may be sent."""
         grant, until = hold.grant, self._now() + for_s
         while self._heart.may_send(hold):
-            [found] = await self._upstream.find([grant.hash])
+            seen = await self._refresh(grant.sender)
+            [found] = await self._upstream.find([grant.hash])  # after the count: what it counts can be found by now
             if found is not None and found.known:
                 return SendReply(NodeVerdict.ALREADY_KNOWN)
-            seen = await self._refresh(grant.sender)
-            if seen is not None and seen.count > grant.nonce:
-                return SendReply(NodeVerdict.NONCE_TOO_LOW, words.nonce_too_low(seen.count, grant.nonce), reached=True)
-            if self._now() >= until and found is not None and seen is not None:
-                return None
+            if found is not None and seen is not None:
+                if seen.count > grant.nonce:
+                    said = words.nonce_too_low(seen.count, grant.nonce)
+                    return SendReply(NodeVerdict.NONCE_TOO_LOW, said, reached=True)
+                if self._now() >= until:
+                    return None
             left_s = until - self._now()
             await asyncio.sleep(min(_LOOK_EVERY_S, max(0.01, left_s)) if left_s > 0 else _LOOK_EVERY_S)
         return SendReply(NodeVerdict.UNKNOWN, "the hold was over before the look-up was")
