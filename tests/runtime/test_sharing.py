@@ -35,6 +35,9 @@ async def test_lanes_spread_over_two_workers_within_two_lease_times_of_a_join(st
     await until(lambda: second.owned and split(first, second) == lanes, TWO_LEASES_S + 1, what="the lanes are shared")
     assert time.monotonic() - joined <= TWO_LEASES_S
     assert 0 < len(first.owned) < 8
+    families = first.worker.metrics.registry.collect()
+    told = {s.labels["lane"] for f in families if f.type == "gauge" for s in f.samples if "lane" in s.labels}
+    assert told == set(first.owned), "the new owner tells how the others are"
 
 
 @pytest.mark.alone
