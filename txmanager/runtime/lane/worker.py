@@ -112,6 +112,10 @@ class Worker:
         self._held: dict[str, _Held] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
+        self._routes: Sequence[Route] | None = None
+        """The registry as it was looked at last."""
+        self._found: set[str] = set()
+        """The lanes that were discovered in it."""
         self._declined: dict[str, float] = {}
         """Until when this worker does not offer itself for a lane, so that another one gets its turn."""
         self._share = Share(self.name)
@@ -204,15 +208,28 @@ class Worker:
         self.metrics.lanes_owned.set(len(self._held))
 
     async def _look_around(self) -> None:
-        """Serve what was registered since: lanes of callers' addresses come into being with their first number."""
+        """Serve what was registered since, and not what was deleted: lanes of callers' addresses come into being with
+        their first number."""
         if self._discover is None:
             return
-        for route in await self._ledger.routes():
+        routes = await self._ledger.routes()
+        if routes is self._routes:
+            return
+        for route in routes:
             if route.lane not in self._services and route.state is not LaneState.CLOSED:
                 service = self._discover(route)
                 if service is not None:
                     self._services |= _with_builders({route.lane: service}, self._builders)
+                    self._found.add(route.lane)
                     self._log.info("lane found", lane=route.lane)
+        for lane in self._found - {route.lane for route in routes}:
+            self._found.discard(lane)
+            for by_lane in (self._services, self._not_before, self._declined):
+                by_lane.pop(lane, None)
+            if lane in self._held:
+                self._let_go(lane)
+            self._log.info("lane is gone", lane=lane)
+        self._routes = routes
 
     def _offered(self) -> set[str]:
         """Without lanes whose signer has been away for a lease: a worker with another way to it may have them."""
