@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import contenders
-from bench.processes import ROOT, Failed, Redis, ask, proxy, redis_server, run, sink
+from bench.processes import ROOT, Failed, Redis, ask, proxy, redis_server, run, signer_process, sink
 
 RTT_MS = 20.0
 RATE = 200.0
@@ -104,7 +104,6 @@ def drain_ours(
 def drain_signed(jobs: int, how: str) -> dict[str, Any]:
     """One lane with window 16 whose key is in `memory`, takes `30ms` per signature, or is in a `process` of its own."""
     from bench.ours import ACCOUNT, key_of
-    from bench.signers import signer_process
 
     with signer_process(key_of(0), ACCOUNT) if how == "process" else contextlib.nullcontext(how) as where:
         return drain_ours(jobs, "--signer", where, lanes=1)

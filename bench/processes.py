@@ -17,6 +17,7 @@ from typing import Any
 
 import redis
 
+from txmanager.signing.ed25519 import Ed25519Signer
 from txmanager.stack.allocator import find_jemalloc, preloaded
 from txmanager.stack.parts import valkey_binary
 
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SERVERS = ("valkey", "redis")
 """The embedded Valkey that `make run` starts, or the machine's own `redis-server`."""
 _CHOSEN = "TXMANAGER_BENCH_SERVER"
+_DAY = str(10**36)
 
 
 class Failed(Exception):
@@ -162,3 +164,33 @@ def run(
         raise Failed((done.stderr.strip().splitlines() or ["no output"])[-1][:300])
     told: dict[str, Any] = json.loads(lines[-1])
     return told
+
+
+@contextlib.contextmanager
+def signer_process(key: Ed25519Signer, account: str) -> Iterator[str]:
+    """A `txmanager signer` with this key; answers how to reach it."""
+    with tempfile.TemporaryDirectory(prefix="bench-signer-") as folder:
+        policy = f'{{ max_value = "1000", max_fee = "{_DAY}", max_per_day = "{_DAY}" }}'
+        (Path(folder) / "signer.toml").write_text(
+            f'[signer]\nlisten = "unix:{folder}/s"\nstate = "{folder}/state"\n'
+            f'clients = {{ worker = {{ uid = {os.getuid()}, keys = ["lane"] }} }}\n'
+            f'[signer.keys.lane]\nchain = "near"\naccount = {json.dumps(account)}\n'
+            f'source = "env:BENCH_KEY"\npolicy = {policy}\n'
+        )
+        environment = {
+            **os.environ,
+            "TXMANAGER_CONFIG": f"{folder}/signer.toml",
+            "BENCH_KEY": key.export().reveal().decode(),
+        }
+        command = [sys.executable, "-m", "txmanager", "signer"]
+        subprocess.run([*command, "--init"], env=environment, cwd=ROOT, check=True, capture_output=True)
+        with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL) as child:
+            try:
+                until = time.monotonic() + 30
+                while not Path(folder, "s").exists():
+                    if time.monotonic() > until or child.poll() is not None:
+                        raise Failed("the signer did not start")
+                    time.sleep(0.05)
+                yield f"unix:{folder}/s"
+            finally:
+                child.terminate()

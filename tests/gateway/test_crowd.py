@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 import pytest
 
 from tests.gateway.crowd import Crowd, Instance, Wallets
 from tests.gateway.senders import Sender
-from tests.gateway.stage import Client
+from tests.gateway.stage import Client, RpcError
 from tests.gateway.strict import Strict, check, judge
 from tests.servers import DURABLE
 from tests.waiting import until
@@ -83,7 +84,7 @@ async def test_an_instance_killed_at_any_moment_loses_nothing(make_strict, redis
         await gauges_are_zero(crowd)
 
 
-@pytest.mark.parametrize(("seconds", "instances"), [(3, 2), (6, 2), (40, 2), (40, 3)])
+@pytest.mark.parametrize(("seconds", "instances"), [(3, 2), (3, 3), (6, 2), (6, 3), (40, 2), (40, 3)])
 async def test_an_instance_that_was_stopped_for_a_while_sends_nothing_out_of_order(
     make_strict, redis7, prefix, seconds, instances
 ):
@@ -122,12 +123,24 @@ async def test_redis_restarts_and_nothing_accepted_is_lost(make_strict, make_ser
 
 async def test_after_a_flush_nothing_hangs_and_nothing_is_out_of_order(make_strict, make_server, prefix):
     strict, server = make_strict(lag=LAG), make_server(config=DURABLE)
-    with Crowd(strict, server.url, prefix, 2, **FAST) as crowd:
+    with Crowd(strict, server.url, prefix, 2, answer_ms=60_000, **FAST) as crowd:
+        caller, waiting, new = Client(crowd.instances[0].url), Sender(strict.anvil), Sender(strict.anvil)
+        strict.hang_next(1)
+        answer = asyncio.create_task(caller.send(waiting.sign(0)))
+        await busy(strict, 1)
         senders, wallets = [Sender(strict.anvil) for _ in range(4)], Wallets(crowd)
         sending = asyncio.create_task(wallets.send_all(senders, 8))
         await busy(strict, 8)
         with server.client() as client:
             client.flushall()
+        flushed_at = time.time()
+        await Wallets(crowd).send_all([new], 1)
+        await taken(strict, [new], 1)
+        first = next(entry for entry in strict.log() if entry["sender"] == new.address)
+        assert first["at"] >= flushed_at + 5.0 + FAST["lag_ms"] / 1000, "a new store is quiet until all others are"
+        with pytest.raises(RpcError, match=r"^unknown, send the same bytes again$"):
+            await answer
+        await caller.http.aclose()
         async with asyncio.timeout(120):
             await sending
         told = judge(strict.log())

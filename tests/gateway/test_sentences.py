@@ -72,7 +72,8 @@ SENTENCES = {
         "test_a_thousand_and_one_senders_with_transactions_are_all_kept test_the_longest_idle_sender_is_forgotten_first"
     ),
     "FLUSHALL: no hang, no wrong order, callers are told": (
-        "test_after_a_flush_nothing_hangs_and_nothing_is_out_of_order test_every_promise_of_the_mempool_holds"
+        "test_after_a_flush_nothing_hangs_and_nothing_is_out_of_order test_every_promise_of_the_mempool_holds "
+        "new_store_is_quiet_for_a_while"
     ),
     "only the holder releases; late, foreign and double releases do nothing": (
         "done_of_a_stale_holder_changes_nothing done_by_somebody_else_changes_nothing done_twice_is_done_once"
@@ -81,7 +82,9 @@ SENTENCES = {
         "refused_sender_leaves_nothing test_a_transaction_that_no_node_takes_is_refused_in_geths_words"
     ),
     "fail-open keeps the local order, says so, and recovers": (
-        "test_forward_keeps_this_processs_order_and_pending_never_falls"
+        "test_forward_keeps_this_processs_order_and_pending_never_falls "
+        "test_what_waits_in_memory_reaches_the_store_also_when_the_node_is_silent_at_first "
+        "test_a_store_that_fails_again_while_it_comes_back_is_found_later"
     ),
     "a crash of the holder frees its sender": (
         "test_an_instance_killed_at_any_moment_loses_nothing dead_holder_is_taken_over_after_its_last_heartbeat"

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.gateway.senders import Sender
+from tests.gateway.stage import gateway
 from tests.gateway.strict import Strict, check, judge
 from tests.waiting import until
 
@@ -17,18 +18,24 @@ async def send(http: httpx.AsyncClient, url: str, raw: str) -> dict:
     return (await http.post(url, json=body)).json()
 
 
-async def burst(strict: Strict, sender: Sender, size: int) -> int:
+async def burst(url: str, sender: Sender, size: int) -> int:
     """How many of a burst were refused."""
     async with httpx.AsyncClient(timeout=30.0) as http:
-        answers = await asyncio.gather(*(send(http, strict.url, sender.sign(nonce)) for nonce in range(size)))
+        answers = await asyncio.gather(*(send(http, url, sender.sign(nonce)) for nonce in range(size)))
     return sum("error" in answer for answer in answers)
 
 
-async def test_direct_bursts_fail_at_least_half_of_the_time(strict: Strict):
-    senders = [Sender(strict.anvil) for _ in range(20)]
-    failed = [await burst(strict, sender, 5) for sender in senders]
+async def test_direct_bursts_fail_at_least_half_of_the_time_and_none_through_the_gateway(strict: Strict):
+    before = len(strict.log())
+    failed = [await burst(strict.url, Sender(strict.anvil), 5) for _ in range(20)]
+    direct = strict.log()[before:]
     assert sum(bool(refused) for refused in failed) >= 10, failed
-    assert judge(strict.log()).wrong_nonces >= sum(failed) > 0
+    assert judge(direct).wrong_nonces >= sum(failed) > 0
+    senders = [Sender(strict.anvil) for _ in range(20)]
+    async with gateway(strict) as gate:
+        assert [await burst(gate.url, sender, 5) for sender in senders] == [0] * 20
+    told = check(strict.log()[before + len(direct) :], [])
+    assert told.taken == {sender.address: list(range(5)) for sender in senders}
 
 
 async def test_one_by_one_it_takes_everything_and_shows_it_late(make_strict):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 FENCE = "if out then return out end"
 HELD = "held_intent_gets_no_attempt_that_nobody_asked_for"
 REPLAY = "replay_of_every_durable_call_writes"
+_TOLD_AGAIN = "worker_that_was_forgotten_tells_its_lanes_again"
+_VERSIONS = "digests_of_members_go_with_them"
 
 
 class Guard(NamedTuple):
@@ -554,9 +556,18 @@ LANES = [
     Guard("publish", "if route ~= ARGV[3] then", "if true then", "lane_registered_again_is_no_change_of_the_registry"),
     Guard("unpublish", "if gone == 1 then", "if false then", "readers_of_the_registry_read_what_changed_alone"),
     Guard("unpublish", "if gone == 1 then", "if true then", "readers_of_the_registry_read_what_changed_alone"),
-    Guard("heartbeat", "redis.call('HDEL', KEYS[1], name)", "", "dead_members_are_forgotten_at_once"),
     Guard("heartbeat", "redis.call('ZREM', KEYS[2], '')", "", _full("workers_stay_alive")),
-    Guard("heartbeat", "if ARGV[1] ~= '' then", "if true then", "asking_for_members_makes_none"),
+    Guard("heartbeat", "if redis.call('HGET', KEYS[3], ARGV[1]) ~= told then", "if false then", _TOLD_AGAIN),
+    Guard(
+        "heartbeat",
+        "redis.call('HSTRLEN', KEYS[1], ARGV[1])",
+        "string.match(redis.call('HGET', KEYS[3], ARGV[1]) or '', '%d+$')",
+        _TOLD_AGAIN,
+    ),
+    Guard("members", "redis.call('HDEL', KEYS[1], name)", "", "dead_members_are_forgotten_at_once"),
+    Guard("members", "if found == 0 then", "if false then", _VERSIONS),
+    Guard("members", "if found == tonumber(size) then", "if true then", "worker_of_release_0_1_0_is_read_as_it_says"),
+    Guard("members", " or ''", "", "worker_of_release_0_1_0_is_read_as_it_says"),
 ]
 
 WATCHERS = [

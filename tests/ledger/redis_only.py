@@ -968,6 +968,76 @@ async def dead_members_are_forgotten_at_once(stage: Stage) -> None:
     ledger = redis_of(stage)
     await ledger.heartbeat(Member("w1", frozenset()), -1)
     assert await ledger.members() == []
+    assert await ledger.runner.plain(ledger._keys.members, ("EXISTS", ledger._keys.members)) == [0]
+
+
+def written_by_0_1_0(keys: Keys, name: str, lanes: list[str]) -> list[Command]:
+    """The writes of its heartbeat."""
+    members, deadlines, _ = keys.of_members
+    body = codec.dumps({"name": name, "lanes": lanes})
+    return [("HSET", members, name, body), ("ZADD", deadlines, 10**15, name)]
+
+
+@redis_promise
+async def worker_that_was_forgotten_tells_its_lanes_again(stage: Stage) -> None:
+    ledger, member = redis_of(stage), Member("w1", frozenset({"near:net:a:1"}))
+    members, deadlines, versions = ledger._keys.of_members
+    await ledger.heartbeat(member, LONG_MS)
+    for key in (members, versions):  # release 0.1.0 forgets the one alone
+        await ledger.runner.plain(key, ("DEL", key), ("DEL", deadlines))
+        await ledger.heartbeat(member, LONG_MS)
+        assert await ledger.members() == [member]
+
+
+@redis_promise
+async def digests_of_members_go_with_them(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    members, deadlines, versions = ledger._keys.of_members
+    gone = [("HDEL", members, "w1"), ("ZREM", deadlines, "w1")]  # as release 0.1.0 forgets a member
+    for ttl_ms, commands in ((-1, []), (LONG_MS, gone)):
+        await ledger.heartbeat(Member("w1", frozenset({"near:net:a:1"})), ttl_ms)
+        await ledger.runner.plain(members, ("PING",), *commands)
+        assert await ledger.members() == []
+        assert await ledger.runner.plain(versions, ("EXISTS", versions)) == [0]
+
+
+@redis_promise
+async def worker_of_release_0_1_0_is_read_as_it_says(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    members, _, _ = ledger._keys.of_members
+    a, b = "near:net:a:1", "near:net:b:22"
+    await ledger.heartbeat(Member("new", frozenset({a})), LONG_MS)
+    await ledger.heartbeat(Member("back", frozenset({a})), LONG_MS)
+    await ledger.members()
+    old = [*written_by_0_1_0(ledger._keys, "old", [b]), *written_by_0_1_0(ledger._keys, "back", [a, b])]
+    for lanes in ([b], [a, b]):
+        await ledger.runner.plain(members, *old, *written_by_0_1_0(ledger._keys, "old", lanes))
+        told = {m.name: m.lanes for m in await ledger.members()}
+        assert told == {"new": {a}, "back": {a, b}, "old": set(lanes)}
+
+
+@redis_promise
+async def lanes_of_a_worker_are_told_and_read_once(stage: Stage) -> None:
+    """A heartbeat and a look at the members name no lane while nothing changes, and one worker is read for all that
+    serve the same."""
+    ledger, reader = redis_of(stage), stage.again()
+    assert isinstance(reader, RedisLedger)
+    lanes = frozenset(f"near:net:{n}:1" for n in range(50))
+    members = [Member(f"w{n}", lanes) for n in range(3)]
+    for member in members:
+        await ledger.heartbeat(member, LONG_MS)
+    with patch.object(reader.runner, "plain", wraps=reader.runner.plain) as asked:
+        first = await reader.members()
+        assert [len(call.args[1][2:]) for call in asked.await_args_list] == [1]
+    with patch.object(ledger.runner, "run", wraps=ledger.runner.run) as told:
+        await ledger.heartbeat(Member("w2", frozenset(lanes)), LONG_MS)
+        assert [call.args[2][3:] for call in told.await_args_list] == [("",)]
+    with patch.object(reader.runner, "plain", side_effect=AssertionError("read names of lanes")):
+        again = await reader.members()
+    assert first == again == members
+    assert {id(m.lanes) for m in again} == {id(first[0].lanes)}
+    await ledger.heartbeat(Member("w2", lanes | {"near:net:x:1"}), LONG_MS)
+    assert (await reader.members())[2].lanes == lanes | {"near:net:x:1"}
 
 
 @redis_promise

@@ -118,7 +118,7 @@ async def test_wrong_password_on_the_waiting_connection_is_not_called_a_shortfal
     with server.client() as client:
         client.config_set("requirepass", "other")
     with pytest.raises(Misconfigured, match="credentials"):
-        await ledger.runner.run("heartbeat", ["a{x}", "b{x}"], ("", "", 0), durable=True)
+        await ledger.runner.run("members", ["a{x}", "b{x}", "c{x}"], durable=True)
     await ledger.close()
 
 

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.runtime.stage import POLICY, TIMING, Running, Stage, lane_of, metric
+from tests.runtime.stage import POLICY, TIMING, Running, Stage, lane_of, make_chain, metric
 from tests.waiting import until
 from txmanager.core.errors import Unavailable
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import Ledger, Route
+from txmanager.core.models import LaneSpec
 from txmanager.core.states import Status
+from txmanager.ledger.memory import MemoryLedger
+from txmanager.runtime.lane.worker import Service
 
 TWO_LEASES_S = 2 * TIMING.lease_ms / 1000
 
@@ -35,6 +38,30 @@ async def test_lanes_spread_over_two_workers_within_two_lease_times_of_a_join(st
     await until(lambda: second.owned and split(first, second) == lanes, TWO_LEASES_S + 1, what="the lanes are shared")
     assert time.monotonic() - joined <= TWO_LEASES_S
     assert 0 < len(first.owned) < 8
+    families = first.worker.metrics.registry.collect()
+    told = {s.labels["lane"] for f in families if f.type == "gauge" for s in f.samples if "lane" in s.labels}
+    assert told == set(first.owned), "the new owner tells how the others are"
+
+
+async def test_a_lane_that_is_found_in_the_registry_is_served_until_it_is_deleted(stage: Stage) -> None:
+    """As lanes of callers' addresses are: each time one comes into being it is served again."""
+    ledger, other = stage.ledger, next(stage.fresh)
+    assert isinstance(ledger, MemoryLedger)
+    lane, chain = lane_of(other), make_chain(stage.devnet.url, [stage.account, other])
+    spec = LaneSpec(lane, "others")
+
+    def discover(route: Route) -> Service | None:
+        return Service(spec, chain, POLICY) if route.lane == lane else None
+
+    running = await stage.start(discover=discover)
+    for _ in range(2):
+        await ledger.register(spec)
+        await until(lambda: running.owned == sorted([stage.lane, lane]), what="it is served")
+        ledger.stores.pop(lane)
+        await until(lambda: running.owned == [stage.lane], what="it is gone")
+        await until(lambda: lane not in running.worker._services, what="and forgotten")
+    await running.stop()
+    await chain.close()
 
 
 @pytest.mark.alone

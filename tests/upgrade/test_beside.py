@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.test_architecture import ROOT
 from txmanager.core.models import IntentId, LaneSpec
@@ -17,19 +14,7 @@ from txmanager.ledger.redis import RedisLedger
 from txmanager.testing.ledger.home_at_once import end_of
 from txmanager.testing.ledger.stage import Stage
 
-OLD = "b726aa9"
-"""Release 0.1.0."""
 KEYS = 200
-
-
-@pytest.fixture(scope="module")
-def old_release(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("release-0.1.0")
-    packed = subprocess.run(["git", "archive", OLD, "txmanager"], cwd=ROOT, capture_output=True, check=False)
-    if packed.returncode != 0:
-        pytest.skip("cannot run here: the history does not reach back to release 0.1.0")
-    subprocess.run(["tar", "-x"], cwd=folder, input=packed.stdout, check=True)
-    return folder
 
 
 async def asking(source: Path, url: str, name: str, lane: str, *keys: int) -> asyncio.subprocess.Process:

@@ -407,8 +407,8 @@ class Mempool(Protocol):
         ...
 
     async def drop(self, *, hash: str = "", sender: str = "", all: bool = False) -> list[str]:
-        """An operator's word: end (`dropped`) one transaction, a sender's, or all. What is processing or unsure stays.
-        Answers what ended. `all` touches this mempool only."""
+        """An operator's word: end (`dropped`) one transaction, a sender's, or all, of those that wait. A node may have
+        the others, and they stay. Answers what ended. `all` touches this mempool only."""
         ...
 
     async def expire(self) -> Expired:

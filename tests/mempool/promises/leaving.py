@@ -59,6 +59,16 @@ async def drop_of_one_sender_or_all_leaves_the_rest(stage: Stage) -> None:
     assert [await stage.state(o) for o in (a, b, later)] == ["dropped"] * 3
 
 
+async def drop_leaves_what_a_node_may_have(stage: Stage) -> None:
+    """Its nonce would be free for other bytes, which a node refuses, and a strict one charges for."""
+    await stage.open()
+    sent, landed = await stage.sent("a", 0), await stage.sent("b", 0)
+    await stage.observe("b", 1)
+    assert await stage.mempool.drop(all=True) == []
+    assert await stage.mempool.drop(hash=sent.hash) == await stage.mempool.drop(sender=landed.sender) == []
+    assert [await stage.state(one) for one in (sent, landed)] == [State.SENT, State.LANDED]
+
+
 async def drop_of_a_head_frees_its_place_in_line(stage: Stage) -> None:
     await stage.open()
     head = await stage.waiting("a", 0)

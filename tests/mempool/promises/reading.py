@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.mempool.stage import Stage, address
-from txmanager.core.admission import Base, Entry, State, Totals
+from txmanager.core.admission import Base, End, Entry, State, Totals
 
 
 async def content_shows_waiting_processing_and_unsure_by_sender_and_nonce(stage: Stage) -> None:
@@ -44,12 +44,13 @@ async def totals_return_to_zero(stage: Stage) -> None:
     assert await stage.mempool.totals() == Totals(alive=1)
     grant = await stage.granted("a", 0, size=7)
     await stage.waiting("a", 2, size=5)
-    await stage.sent("b", 0, size=3)
+    sent = await stage.sent("b", 0, size=3)
     await stage.waiting("c", 0, size=1)
     assert await stage.mempool.totals() == Totals(
         waiting=2, gapped=1, processing=1, sent=1, waiting_bytes=6, kept_bytes=10, senders=3, ready=1, alive=1
     )
     await stage.done(grant, "refuse", more=False)
+    await stage.mempool.end([End(sent.hash, "final")])
     await stage.mempool.drop(all=True)
     await stage.advance(10_000)
     await stage.mempool.expire()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tests.mempool.stage import Stage, address
-from txmanager.core.admission import Count, State
+from txmanager.core.admission import Count, End, State
 
 TABLE = {
     # event: what becomes of idle (only a gap waits), queued (its head), processing (its head)
@@ -37,6 +37,8 @@ def _promise(event: str, after: tuple[str, str, str]) -> Callable[[Stage], Await
         for before in STATES:
             found.append(await _moved(stage, event, before))
             await stage.mempool.observe({address("t"): Count(99, "0xz", 999)})
+            out = [hash for one in await stage.mempool.followed() for _, hash, _ in one.out]
+            await stage.mempool.end([End(hash, "final") for hash in out])
             await stage.mempool.drop(all=True)
             await stage.advance(10_000)
             await stage.mempool.expire()

@@ -330,10 +330,10 @@ def look_up_ends_before_the_node_shows_it() -> Sequence[Patch]:
 def nonce_too_low_is_always_a_refusal() -> Sequence[Patch]:
     honest = dispatch._told
 
-    def told(fate: Fate, reply: SendReply, grant: Grant) -> tuple[Any, str]:
+    def told(fate: Fate, reply: SendReply, again: bool) -> tuple[Any, str]:
         if reply.verdict is NodeVerdict.NONCE_TOO_LOW:
             return "refuse", "nonce too low"
-        return honest(fate, reply, grant)
+        return honest(fate, reply, again)
 
     async def was_it_ours(self: Dispatcher, hold: Held, said: SendReply) -> SendReply:
         return said

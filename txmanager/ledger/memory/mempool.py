@@ -38,7 +38,7 @@ T = TypeVar("T")
 Hop = Callable[[str, str], Awaitable[None]]
 """`hop(operation, "request" | "reply")`, awaited on the way to and from the store."""
 _SHOWN = (State.WAITING, State.PROCESSING, State.UNSURE)
-_STAYS = (State.PROCESSING, State.UNSURE)
+_STAYS = tuple(state for state in State if state is not State.WAITING)
 
 
 async def _yield(_operation: str, _side: str) -> None:

@@ -139,3 +139,8 @@ class Keys:
     @property
     def deadlines(self) -> str:
         return f"{self.prefix}:{{members}}:deadlines"
+
+    @property
+    def of_members(self) -> tuple[str, str, str]:
+        """Who lives and what each can serve, until when, and digests of what they serve."""
+        return self.members, self.deadlines, f"{self.prefix}:{{members}}:versions"

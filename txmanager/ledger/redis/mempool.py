@@ -177,7 +177,7 @@ class RedisMempool(Backend):
         dropped: list[str] = []
         for at in range(0, len(hashes), _DROPPED_AT_ONCE):
             page = [End(one, "dropped") for one in hashes[at : at + _DROPPED_AT_ONCE]]
-            dropped += await self._end(page, " processing unsure ")
+            dropped += await self._end(page, " processing unsure sent landed ")
         return dropped
 
     async def expire(self) -> Expired:
@@ -227,7 +227,7 @@ class RedisMempool(Backend):
     # -- hints
 
     async def wait_ready(self, timeout_s: float) -> bool:
-        return bool(await self._subscriber.wake([self._wake], timeout_s))
+        return bool(await self._subscriber.wake(frozenset((self._wake,)), timeout_s))
 
     async def wait_word(self, hash: str, timeout_s: float) -> None:
         await self._subscriber.final(self._word, hash, timeout_s)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,18 @@ def _route(lane: bytes, body: bytes | None) -> tuple[str, Route | None]:
     return name, Route(name, pool, weight, LaneState(state))
 
 
+def _digest(lanes: Collection[str]) -> str:
+    return hashlib.blake2b("\n".join(sorted(lanes)).encode(), digest_size=16).hexdigest()
+
+
 class Registry(Backend):
     _routes: _Routes | None = None
+    _told: tuple[Member, str] | None = None
+    """What the server was told of this process, and its digest."""
+    _listening: tuple[list[str], dict[str, str], frozenset[str]] | None = None
+    """The lanes last listened to, and their channels."""
+    _lane_sets: Mapping[str, frozenset[str]] = {}
+    """What live workers serve, by digest."""
 
     async def register(self, spec: LaneSpec) -> Lane:
         args = (codec.pack_spec(spec), spec.queue_limit, SCHEMA, "1" if spec.keyless else "")
@@ -184,20 +195,47 @@ class Registry(Backend):
         return codec.lane(lane, await self._runner.run("lane", self._lane_keys(lane)))
 
     async def heartbeat(self, member: Member, ttl_ms: int) -> None:
-        body = codec.dumps({"name": member.name, "lanes": sorted(member.lanes)})
-        await self._runner.run("heartbeat", self._member_keys(), (member.name, body, ttl_ms))
+        known = self._told is not None and self._told[0] == member
+        digest = self._told[1] if self._told is not None and known else _digest(member.lanes)
+        keys, args = self._keys.of_members, (member.name, ttl_ms, digest)
+        if not (known and await self._runner.run("heartbeat", keys, (*args, ""))):
+            body = codec.dumps({"name": member.name, "lanes": sorted(member.lanes)})
+            await self._runner.run("heartbeat", keys, (*args, body))
+        self._told = member, digest
 
     async def leave(self, name: str) -> None:
-        members, deadlines = self._member_keys()
-        await self._runner.plain(members, ("HDEL", members, name), ("ZREM", deadlines, name))
+        members, deadlines, versions = self._keys.of_members
+        commands = ("HDEL", members, name), ("ZREM", deadlines, name), ("HDEL", versions, name)
+        await self._runner.plain(members, *commands)
 
     async def members(self) -> list[Member]:
-        reply = await self._runner.run("heartbeat", self._member_keys(), ("", "", 0))
-        bodies = sorted((codec.loads(body) for body in reply), key=lambda b: str(b["name"]))
-        return [Member(b["name"], frozenset(b["lanes"])) for b in bodies]
+        reply = await self._runner.run("members", self._keys.of_members)
+        told = {name.decode(): digest.decode() for name, digest in codec.pairs(reply).items()}
+        known = {digest: self._lane_sets[digest] for digest in told.values() if digest in self._lane_sets}
+        # One worker is asked for what many say of themselves; who was not asked in time is asked by name.
+        ask = {digest or name: name for name, digest in told.items() if digest not in known}
+        found = await self._read_members(list(ask.values()), known)
+        late = [name for name, digest in told.items() if name not in found and digest not in known]
+        found |= await self._read_members(late, known)
+        self._lane_sets = known
+        return [
+            found[name] if name in found else Member(name, known[digest])
+            for name, digest in sorted(told.items())
+            if name in found or digest in known
+        ]
 
-    def _member_keys(self) -> tuple[str, str]:
-        return self._keys.members, self._keys.deadlines
+    async def _read_members(self, names: Sequence[str], known: dict[str, frozenset[str]]) -> dict[str, Member]:
+        """Those of them that are still there; what they serve is remembered by its digest."""
+        if not names:
+            return {}
+        key = self._keys.members
+        [bodies] = await self._runner.plain(key, ("HMGET", key, *names))
+        found = {}
+        for name, body in zip(names, bodies, strict=True):
+            if body is not None:
+                lanes = frozenset(codec.loads(body)["lanes"])
+                found[name] = Member(name, known.setdefault(_digest(lanes), lanes))
+        return found
 
     async def events(self, lane: str, after: str = START, count: int = 100) -> list[Event]:
         stream = self._keys.events(lane)
@@ -205,8 +243,11 @@ class Registry(Backend):
         return [codec.event(lane, sid, flat) for sid, flat in found]
 
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
-        by_channel = {self._keys.wake(lane): lane for lane in lanes}
-        return {by_channel[c] for c in await self._subscriber.wake(list(by_channel), timeout_s)}
+        if self._listening is None or self._listening[0] != lanes:  # a worker listens to the same many again and again
+            by_channel = {self._keys.wake(lane): lane for lane in lanes}
+            self._listening = list(lanes), by_channel, frozenset(by_channel)
+        _, by_channel, channels = self._listening
+        return {by_channel[c] for c in await self._subscriber.wake(channels, timeout_s)}
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
         await self._subscriber.final(self._keys.final(lane), str(id), timeout_s)

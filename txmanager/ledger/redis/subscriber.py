@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import cast
 
 import hiredis
@@ -71,10 +70,9 @@ class Subscriber:
 
     # -- waiting
 
-    async def wake(self, channels: Sequence[str], timeout_s: float) -> set[str]:
+    async def wake(self, wanted: frozenset[str], timeout_s: float) -> set[str]:
         """The channels that rang since they were last returned."""
-        await self._subscribe(channels)
-        wanted = frozenset(channels)
+        await self._subscribe(wanted)
         if not (wanted & self._rung):
             bell = asyncio.Event()
             self._bells[bell] = wanted
@@ -111,7 +109,7 @@ class Subscriber:
                 del self._finals[id]
 
     async def _confirmed(self, channel: str, timeout_s: float) -> None:
-        await self._subscribe([channel])
+        await self._subscribe(frozenset((channel,)))
         confirmed = self._confirming.setdefault(channel, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_s):
@@ -187,8 +185,8 @@ class Subscriber:
 
     # -- connecting
 
-    async def _subscribe(self, channels: Sequence[str]) -> None:
-        new = [c for c in channels if c not in self._wanted]
+    async def _subscribe(self, channels: frozenset[str]) -> None:
+        new = channels - self._wanted
         self._wanted.update(new)
         if self._connection is None:
             self._connect()

@@ -7,6 +7,7 @@ A crash at any point leaves a hold that runs out; another instance then sends th
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from txmanager.runtime.gateway.sends import Sends
 _LOOK_EVERY_S = 0.25
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 100, 5_000
 _DONE_TRIES = 5
+_GAPS_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Dispatcher:
         self._held = metrics.held.labels(self._chain)  # finding one by its labels is dear
         self._hold_s, self._wait_s = metrics.hold_s.labels(self._chain), metrics.wait_s.labels(self._chain)
         self._sending: set[asyncio.Task[None]] = set()
+        self._gaps: OrderedDict[str, None] = OrderedDict()
+        """Hashes that a strict node called a gap, and charged for."""
         self._stopping = False
         self._rung = asyncio.Event()
         self._log = structlog.get_logger("gateway")
@@ -158,25 +162,33 @@ class Dispatcher:
                 waited_ms=grant.waited_ms,
                 waiting=grant.waiting,
             )
-            reply = await self._send(hold)
-            hold = None if reply is None else await self._report(grant, reply)
+            again = grant.again or self._sends.may_be_sent(grant.hash)
+            reply = await self._send(hold, again)
+            hold = None if reply is None else await self._report(grant, reply, again)
 
-    async def _send(self, hold: Hold) -> SendReply | None:
+    async def _send(self, hold: Hold, again: bool) -> SendReply | None:
         """The node's answer; None when the hold is over and somebody else goes on."""
         grant = hold.grant
-        if grant.again:
+        if again:
             self._metrics.repeats.labels(self._chain).inc()
-        if grant.again and self._rules.strict:
+        if again and self._rules.strict:
             found = await self._look_up(hold, self._rules.lag_ms / 1000)
             if found is not None:
                 return found
+        if grant.hash in self._gaps and not await self._gap_filled(grant):
+            return SendReply(NodeVerdict.BUSY, "not sent: the node called it a gap, and its count still says so")
         if not self._heart.may_send(hold):
             return None
         left_s = self._heart.left_s(hold)
         try:
             async with asyncio.timeout(left_s):
                 reply = await self._sends.send(
-                    grant.sender, grant.nonce, grant.raw, grant.hash, lambda: self._heart.may_send(hold)
+                    grant.sender,
+                    grant.nonce,
+                    grant.raw,
+                    grant.hash,
+                    lambda: self._heart.may_send(hold),
+                    again=again,
                 )
         except TimeoutError:
             return SendReply(NodeVerdict.UNAVAILABLE, "no answer while the hold lasted")
@@ -184,29 +196,45 @@ class Dispatcher:
             return await self._was_it_ours(hold, reply)
         if reply.verdict is NodeVerdict.NONCE_GAP:
             await self._refresh(grant.sender)
+            if self._rules.strict and self._rules.gaps_wait:
+                self._gaps[grant.hash] = None
+                if len(self._gaps) > _GAPS_REMEMBERED:
+                    self._gaps.popitem(last=False)
         return reply
 
+    async def _gap_filled(self, grant: Grant) -> bool:
+        """A strict node charges for each gap: such bytes go again only when the chain counts what is below them."""
+        seen = await self._refresh(grant.sender)
+        if seen is None or seen.count < grant.nonce:
+            return False
+        self._gaps.pop(grant.hash, None)
+        return True
+
     async def _look_up(self, hold: Hold, for_s: float) -> SendReply | None:
-        """Whether the chain has it, asked for some time: a node that lags shows late what it took."""
+        """None when the chain does not have it, asked for some time: a node that lags shows late what it took. Without
+        an answer nobody knows, and nothing may be sent."""
         grant, until = hold.grant, self._now() + for_s
         while self._heart.may_send(hold):
-            [found] = await self._upstream.find([grant.hash])
+            seen = await self._refresh(grant.sender)
+            [found] = await self._upstream.find([grant.hash])  # after the count: what it counts can be found by now
             if found is not None and found.known:
                 return SendReply(NodeVerdict.ALREADY_KNOWN)
-            seen = await self._refresh(grant.sender)
-            if seen is not None and seen.count > grant.nonce:
-                return SendReply(NodeVerdict.NONCE_TOO_LOW, words.nonce_too_low(seen.count, grant.nonce), reached=True)
-            if self._now() >= until:
-                return None
-            await asyncio.sleep(min(_LOOK_EVERY_S, max(0.01, until - self._now())))
+            if found is not None and seen is not None:
+                if seen.count > grant.nonce:
+                    said = words.nonce_too_low(seen.count, grant.nonce)
+                    return SendReply(NodeVerdict.NONCE_TOO_LOW, said, reached=True)
+                if self._now() >= until:
+                    return None
+            left_s = until - self._now()
+            await asyncio.sleep(min(_LOOK_EVERY_S, max(0.01, left_s)) if left_s > 0 else _LOOK_EVERY_S)
         return SendReply(NodeVerdict.UNKNOWN, "the hold was over before the look-up was")
 
     async def _was_it_ours(self, hold: Hold, said: SendReply) -> SendReply:
         """`nonce too low` comes when these bytes landed, and when others did."""
         found = await self._look_up(hold, self._rules.lag_ms / 1000 if self._rules.strict else 0.0)
-        if found is not None and found.verdict.sent:
+        if found is not None and found.verdict is not NodeVerdict.NONCE_TOO_LOW:
             return found
-        return SendReply(said.verdict, said.message, reached=found is not None and found.reached)
+        return SendReply(said.verdict, said.message, reached=found is not None)
 
     async def _refresh(self, sender: str) -> Seen | None:
         with suppress(Unavailable):
@@ -215,11 +243,11 @@ class Dispatcher:
             return seen
         return None
 
-    async def _report(self, grant: Grant, reply: SendReply) -> Hold | None:
+    async def _report(self, grant: Grant, reply: SendReply, again: bool) -> Hold | None:
         """Tell the store; answers the next thing to send."""
         fate = after_send(reply)
         self._metrics.sends.labels(self._chain, fate).inc()
-        verdict, message = _told(fate, reply, grant)
+        verdict, message = _told(fate, reply, again)
         if reply.verdict is NodeVerdict.NONCE_GAP and not self._rules.gaps_wait:
             verdict, message = "refuse", words.refused_by_node(reply)
         if verdict == "refuse":
@@ -267,12 +295,12 @@ def pause_ms(tries: int) -> int:
     return min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS << min(tries - 1, 10))
 
 
-def _told(fate: Fate, reply: SendReply, grant: Grant) -> tuple[Verdict, str]:
-    if reply.verdict is NodeVerdict.NONCE_TOO_LOW and not grant.again:
+def _told(fate: Fate, reply: SendReply, again: bool) -> tuple[Verdict, str]:
+    if reply.verdict is NodeVerdict.NONCE_TOO_LOW and not again:
         # Nobody sent these bytes before, and the chain does not know them: others used the nonce.
         return "refuse", words.refused_by_node(reply)
     if fate is Fate.SENT:
         return "sent", ""
     if fate is Fate.REFUSE:
         return "refuse", words.refused_by_node(reply)
-    return ("retry" if fate is Fate.RETRY else "maybe"), reply.message[:200]
+    return ("retry" if fate is Fate.RETRY and not again else "maybe"), reply.message[:200]

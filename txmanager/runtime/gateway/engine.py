@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
+
+import structlog
 
 from txmanager.core.admission import Admitted, Mempool
 from txmanager.core.errors import TxManagerError
@@ -19,6 +21,8 @@ from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.outcomes import Outcomes
 from txmanager.runtime.gateway.sends import Sends
 from txmanager.runtime.gateway.submit import Submitter, Terms
+
+_START_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class Engine:
         """Also without the store: everything begins when it is there."""
         with suppress(TxManagerError):
             await self.heart.beat()
-        self._tasks = [asyncio.create_task(part.run()) for part in (self.heart, self.dispatcher, self.follower)]
+        self._tasks = [asyncio.create_task(kept_up(part.run)) for part in (self.heart, self.dispatcher, self.follower)]
 
     async def stop(self) -> None:
         """What is being sent is finished first; then others may go on at once."""
@@ -93,3 +97,13 @@ class Engine:
         with suppress(TxManagerError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self.mempool.leave(self.heart.owner)
+
+
+async def kept_up(run: Callable[[], Awaitable[None]]) -> None:
+    """A part that breaks starts again: without it the gateway would take transactions and never send them."""
+    while True:
+        try:
+            await run()
+        except Exception as error:
+            structlog.get_logger("gateway").error("a part broke and starts again", error=repr(error)[:300])
+        await asyncio.sleep(_START_AGAIN_S)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
@@ -24,12 +23,14 @@ from txmanager.core.models import Json
 from txmanager.core.upstream import Upstream
 from txmanager.runtime.gateway import words
 from txmanager.runtime.gateway.dispatch import Rules, as_count
-from txmanager.runtime.gateway.engine import Engine, Seam
+from txmanager.runtime.gateway.engine import Engine, Seam, kept_up
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.sends import Sends
 from txmanager.runtime.gateway.submit import Denied, Terms, Told
 
 _PAGE = 1_000
+_MOVED_AT_ONCE = 100
+_MOVE_AGAIN_S = 1.0
 _WATCH_EVERY_S = 0.5
 _MISTRUST_S = 30.0
 """How long after an outage this process's own memory still counts."""
@@ -100,6 +101,7 @@ class GatewayNode:
         self._main = Engine(mempool, self._seam)
         self._spare: Engine | None = None
         self._moving = asyncio.Lock()
+        self._moves: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         self.degraded = False
         self._degraded_at = float("-inf")
@@ -123,13 +125,16 @@ class GatewayNode:
                 raise
             await self._failed(error)
         await self._main.start()
-        self._watch = asyncio.create_task(self._keep_watch())
+        self._watch = asyncio.create_task(kept_up(self._keep_watch))
 
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
             await self._main.stop()
+        for move in self._moves:
+            move.cancel()
+        await asyncio.gather(*self._moves, return_exceptions=True)
         if self._spare is not None:
             await self._spare.stop()
 
@@ -146,6 +151,8 @@ class GatewayNode:
                 async with asyncio.timeout(self.options.store_timeout_ms / 1000):
                     await self._open_store()
                     await self._main.mempool.totals()
+                    if self.degraded:
+                        await self._main.heart.beat()
             except (TxManagerError, TimeoutError) as error:
                 await self._failed(error)
             else:
@@ -174,25 +181,53 @@ class GatewayNode:
         if not self.degraded:
             return
         async with self._moving:
-            await self._main.heart.beat()
             self.degraded = False
             spare, self._spare = self._spare, None
             self.metrics.degraded.labels(self._chain).set(0)
             self._log.info("the store is back", chain=self._chain)
             if spare is not None:
-                await self._move(spare)
+                move = asyncio.create_task(self._move(spare))
+                self._moves.add(move)
+                move.add_done_callback(self._moves.discard)
 
     async def _move(self, spare: Engine) -> None:
-        """What waits in memory goes into the store; what was sent is on the chain."""
+        """What waits in memory goes into the store, and what was sent is on the chain. What may have been sent to a
+        strict node is looked up first, when the node must show it; its sender's later nonces wait for it."""
         await spare.stop()
-        entries = await spare.mempool.content()
-        offers = [Offer(one.hash, one.sender, one.nonce, one.price, one.raw) for one in entries]
-        if offers:
-            with suppress(TxManagerError):
-                seen = await self.upstream.look_many(sorted({offer.sender for offer in offers}))
-                counts = {sender: as_count(one, self._sends.sent_upto(sender)) for sender, one in seen.items()}
-                await self._main.intake.admit(offers, counts)
+        entries = [entry async for entry in _content(spare.mempool)]
+        doubtful = {one.sender for one in entries if one.state is not State.WAITING} if self.upstream.strict else set()
+        await self._bring([one for one in entries if one.sender not in doubtful])
+        if doubtful:
+            await asyncio.sleep(self._seam.rules.lag_ms / 1000)
+            await self._bring([one for one in entries if one.sender in doubtful])
         await spare.mempool.close()
+
+    async def _bring(self, entries: Sequence[Entry]) -> None:
+        """Some at a time, until the store has them, however long that takes."""
+        for start in range(0, len(entries), _MOVED_AT_ONCE):
+            while True:
+                try:
+                    await self._bring_some(entries[start : start + _MOVED_AT_ONCE])
+                    break
+                except TxManagerError as error:
+                    self._log.debug("not moved into the store yet", error=str(error)[:200])
+                    await asyncio.sleep(_MOVE_AGAIN_S)
+
+    async def _bring_some(self, entries: Sequence[Entry]) -> None:
+        doubtful = [one.hash for one in entries if one.state is not State.WAITING] if self.upstream.strict else []
+        found = dict(zip(doubtful, await self.upstream.find(doubtful), strict=True))
+        if None in found.values():
+            raise Unavailable("the node did not answer")
+        taken = {hash for hash, told in found.items() if told is not None and told.known}
+        left = [one for one in entries if one.hash not in taken]
+        if not left:
+            return
+        seen = await self.upstream.look_many(sorted({one.sender for one in left}))
+        counts = {sender: as_count(one, self._sends.sent_upto(sender)) for sender, one in seen.items()}
+        offers = [Offer(one.hash, one.sender, one.nonce, one.price, one.raw) for one in left]
+        for offer, answer in zip(offers, await self._main.intake.admit(offers, counts), strict=True):
+            if answer.word not in ("admitted", "known", "low"):
+                self._log.warning("the store does not take what waited in memory", hash=offer.hash, word=answer.word)
 
     @property
     def _doubts(self) -> bool:
@@ -250,7 +285,7 @@ class GatewayNode:
         return list(await asyncio.gather(*(self._pass_one_on(one) for one in given)))
 
     async def _pass_one_on(self, given: Given) -> Told:
-        reply = await self._sends.send(given.sender, given.nonce, given.raw, given.hash, lambda: True)
+        reply = await self._sends.send(given.sender, given.nonce, given.raw, given.hash, lambda: True, again=True)
         fate = after_send(reply)
         self.metrics.sends.labels(self._chain, fate).inc()
         return given.hash if fate is Fate.SENT else Denied(words.refused_by_node(reply))
@@ -285,15 +320,19 @@ class GatewayNode:
     async def status(self, hash: str) -> Entry | Ended | None:
         return await self.mempool.find(hash)
 
-    async def content(self, sender: str = "") -> AsyncIterator[Entry]:
-        after: tuple[str, int] | None = None
-        while True:
-            page = await self.mempool.content(sender, after, _PAGE)
-            for entry in page:
-                yield entry
-            if len(page) < _PAGE:
-                return
-            after = (page[-1].sender, page[-1].nonce)
+    def content(self, sender: str = "") -> AsyncIterator[Entry]:
+        return _content(self.mempool, sender)
 
     async def forward(self, body: bytes, *, pinned: bool = False) -> bytes:
         return await self.upstream.forward(body, pinned=pinned)
+
+
+async def _content(mempool: Mempool, sender: str = "") -> AsyncIterator[Entry]:
+    after: tuple[str, int] | None = None
+    while True:
+        page = await mempool.content(sender, after, _PAGE)
+        for entry in page:
+            yield entry
+        if len(page) < _PAGE:
+            return
+        after = (page[-1].sender, page[-1].nonce)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -10,6 +12,7 @@ _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
+        self._gauges: list[Gauge] = []
         self.depth = self._gauge("queue_depth", "Entries in the lane's queue")
         self.oldest = self._gauge("oldest_seconds", "Age of the oldest intent in flight")
         self.inflight = self._gauge("inflight", "Intents with attempts and no end")
@@ -44,8 +47,15 @@ class Metrics:
         self.holds = self._counter("holds", "Intents held, by reason", "reason")
         self.retired = Counter("txmanager_retired", "Final records moved to their homes", registry=self.registry)
 
+    def left(self, lane: str) -> None:
+        """Somebody else knows now how the lane is: what it was here would be told for ever."""
+        for gauge in self._gauges:
+            with contextlib.suppress(KeyError):
+                gauge.remove(lane)
+
     def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"txmanager_{name}", text, ["lane"], registry=self.registry)
+        self._gauges.append(gauge := Gauge(f"txmanager_{name}", text, ["lane"], registry=self.registry))
+        return gauge
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"txmanager_{name}", text, buckets=_FAST, registry=self.registry)

@@ -21,7 +21,6 @@ from txmanager.core.decide import Policy
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, TxManagerError
 from txmanager.core.ledger import Lease, Ledger, Member, Route
 from txmanager.core.models import LaneSpec
-from txmanager.core.router import Router
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState
 from txmanager.core.trace import Tracer
@@ -31,6 +30,7 @@ from txmanager.runtime.lane.metrics import Metrics
 from txmanager.runtime.lane.owner import Context, LeaseLapsed, OwnedLane, Unserved
 from txmanager.runtime.lane.retirer import Retirer
 from txmanager.runtime.lane.sender import Sender
+from txmanager.runtime.lane.share import Share
 from txmanager.runtime.lane.tracker import Tracker
 
 _ABREAST = 64
@@ -112,8 +112,13 @@ class Worker:
         self._held: dict[str, _Held] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
+        self._routes: Sequence[Route] | None = None
+        """The registry as it was looked at last."""
+        self._found: set[str] = set()
+        """The lanes that were discovered in it."""
         self._declined: dict[str, float] = {}
         """Until when this worker does not offer itself for a lane, so that another one gets its turn."""
+        self._share = Share(self.name)
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         """Set when a lane was won, so that its wake-ups are listened to at once."""
@@ -203,15 +208,28 @@ class Worker:
         self.metrics.lanes_owned.set(len(self._held))
 
     async def _look_around(self) -> None:
-        """Serve what was registered since: lanes of callers' addresses come into being with their first number."""
+        """Serve what was registered since, and not what was deleted: lanes of callers' addresses come into being with
+        their first number."""
         if self._discover is None:
             return
-        for route in await self._ledger.routes():
+        routes = await self._ledger.routes()
+        if routes is self._routes:
+            return
+        for route in routes:
             if route.lane not in self._services and route.state is not LaneState.CLOSED:
                 service = self._discover(route)
                 if service is not None:
                     self._services |= _with_builders({route.lane: service}, self._builders)
+                    self._found.add(route.lane)
                     self._log.info("lane found", lane=route.lane)
+        for lane in self._found - {route.lane for route in routes}:
+            self._found.discard(lane)
+            for by_lane in (self._services, self._not_before, self._declined):
+                by_lane.pop(lane, None)
+            if lane in self._held:
+                self._let_go(lane)
+            self._log.info("lane is gone", lane=lane)
+        self._routes = routes
 
     def _offered(self) -> set[str]:
         """Without lanes whose signer has been away for a lease: a worker with another way to it may have them."""
@@ -250,7 +268,7 @@ class Worker:
         return asyncio.get_running_loop().time() + (timing.lease_ms - timing.margin_ms) / 1000
 
     async def _rebalance(self, members: list[Member]) -> None:
-        wanted = {lane for lane in self._services if self._wanted_owner(lane, members) == self.name}
+        wanted = await self._share.of(self._services, members)
         # What nobody else offers to take is kept: it cannot sign, but it is tracked and settled.
         kept = {lane for lane in self._held if self._signer_is_away(lane) and not _offers(lane, members)}
         surplus = [lane for lane in self._held if lane not in wanted | kept]
@@ -262,10 +280,6 @@ class Worker:
         now = asyncio.get_running_loop().time()
         free = [lane for lane in wanted if lane not in self._held and self._not_before.get(lane, 0.0) <= now]
         await self._in_groups(self._acquire, sorted(free))
-
-    @staticmethod
-    def _wanted_owner(lane: str, members: list[Member]) -> str | None:
-        return Router((m.name, 1) for m in members if lane in m.lanes).choose(lane)
 
     @staticmethod
     async def _in_groups(step: Callable[[str], Awaitable[None]], lanes: Sequence[str]) -> None:
@@ -293,6 +307,7 @@ class Worker:
         owned = OwnedLane(self._context, service.chain, answer.fence, service.policy, answer.lane, valid_until)
         task = asyncio.create_task(self._serve(owned))
         self._held[lane] = _Held(owned, task)
+        task.add_done_callback(lambda _: None if lane in self._held else self.metrics.left(lane))
         self._changed.set()
         self.metrics.leases.labels(lane, "won").inc()
 

@@ -1,16 +1,16 @@
--- heartbeat: say that a worker lives and what it can serve; forget those that do not.
--- Keys   1 members (hash)  2 deadlines (zset)
--- Args   1 name | ""  2 member (json)  3 ttl ms
--- Reply  {member (json), ...} of all that live
+-- heartbeat: say that a worker lives and what it can serve.
+-- Keys   1 members (hash)  2 deadlines (zset)  3 versions (hash)
+-- Args   1 name  2 ttl ms  3 digest of its lanes  4 member (json) | "" if it was told before
+-- Reply  1, or 0 if the member has to be told (again)
+-- Why    a worker may serve many lanes: their names are written when they change, not at every heartbeat
 --@include _time
-local now = clock()
 redis.call('ZREM', KEYS[2], '') -- needs no memory: a full server must not make live workers look dead
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now))) do
-  redis.call('HDEL', KEYS[1], name)
-  redis.call('ZREM', KEYS[2], name)
+if ARGV[4] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+  redis.call('HSET', KEYS[3], ARGV[1], ARGV[3] .. ' ' .. #ARGV[4])
+else
+  local told = ARGV[3] .. ' ' .. redis.call('HSTRLEN', KEYS[1], ARGV[1])
+  if redis.call('HGET', KEYS[3], ARGV[1]) ~= told then return 0 end
 end
-if ARGV[1] ~= '' then
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-  redis.call('ZADD', KEYS[2], digits(now + ARGV[3]), ARGV[1])
-end
-return redis.call('HVALS', KEYS[1])
+redis.call('ZADD', KEYS[2], digits(clock() + ARGV[2]), ARGV[1])
+return 1
