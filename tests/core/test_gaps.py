@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from txmanager.core.gaps import AT_ONCE, Gaps
-from txmanager.core.models import Attempt, Purpose
+from txmanager.core.gaps import AT_ONCE, Gaps, fill_intent, fill_record
+from txmanager.core.kinds import FILL, FILL_KEY
+from txmanager.core.models import Attempt, IntentId, Outcome, Purpose
+from txmanager.core.positions import START
+from txmanager.core.states import Status
 from txmanager.core.steps import Policy
 
 POLICY = Policy(include_within_ms=1_000, fill_after_ms=2_000, replace_after_ms=9_000)
@@ -104,3 +107,19 @@ def test_a_send_at_the_beginning_of_time_is_due() -> None:
     assert made, "what is out is a gap, too"
     assert made.unsent(0) == []
     assert made.unsent(POLICY.include_within_ms) == [noop(3)]
+
+
+def test_a_no_op_that_nobody_asked_for_has_a_name_of_its_own() -> None:
+    made = fill_intent("p", noop(3))
+    assert made.id == IntentId("p", FILL_KEY + noop(3).hash)
+    assert (made.kind, made.partition_key) == (FILL, made.id.key)
+
+
+def test_an_archive_keeps_a_no_op_by_its_hash_and_leaves_the_time_to_the_ledger() -> None:
+    landed = Attempt(3, "0x" + "ab" * 32, b"raw", Purpose.NOOP, NOW)
+    outcome = Outcome(Status.DONE, landed.hash, 3, cost=21_000)
+    kept = fill_record("p", "lane", landed, outcome)
+    assert kept.intent == fill_intent("p", landed)
+    assert (kept.lane, kept.life, kept.status) == ("lane", "ab" * 16, Status.DONE)
+    assert (kept.attempts, kept.outcome) == ((landed,), outcome)
+    assert (kept.position, kept.created_at, kept.updated_at) == (START, 0, 0)

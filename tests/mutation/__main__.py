@@ -1,7 +1,7 @@
 """`make mutation`: the score of each module, and every mistake that its tests did not notice.
 
-`--changed BASE` tries only functions whose lines differ from that commit, within `--budget` seconds. `--clean` tries
-the modules of modules.toml that are called clean, whole.
+`--changed BASE` tries only lines that differ from that commit. `--clean` tries the modules of modules.toml that are
+called clean. Both stop after `--budget` seconds and say how many mistakes were not tried.
 Exit code 1: a clean module has a survivor that explained.toml does not explain, or an explanation of what is caught.
 """
 
@@ -14,6 +14,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,16 +39,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which sample of the sampled modules is drawn")
     parser.add_argument("--table", action="store_true", help="end with the rows of docs/mutation.md")
     options = parser.parse_args()
-    rows, failures = [], 0
+    rows, failures, skipped, until = [], 0, 0, time.monotonic() + options.budget
     names = options.modules or [name for name, one in MODULES.items() if one.get("clean") or not options.clean]
     for number, name in enumerate(names):
-        done = run(name, options, options.budget / (len(names) - number) if options.changed else options.budget)
+        # What a module does not need of its share is there for those after it.
+        done = run(name, options, (until - time.monotonic()) / (len(names) - number))
         if done is None:
             continue
         judged, tried, left = done
+        skipped += left
         verdict = judged.verdict
         known, clean = EXPLAINED.get(name, {}), MODULES[name].get("clean", False)
-        missed = [*verdict.survived, *verdict.untested]
+        missed = sorted([*verdict.survived, *verdict.untested], key=lambda mistake: mistake.line)
         open_ones = [m for m in missed if m.name not in known]
         whole = not (options.changed or left or "sample" in MODULES[name])
         stale = sorted(known.keys() - {m.name for m in missed}) if whole else []
@@ -66,6 +69,8 @@ def main() -> int:
         rows.append(f"| `{name}` | {tried} | {len(verdict.caught)} | {score:.0%} | {explained} | {len(open_ones)} |")
     if options.table:
         print("\n".join(rows))
+    if skipped:
+        print(f"{skipped} mistakes were not tried: the budget of {options.budget:.0f} s is spent")
     print(f"{failures} not caught and not explained in modules that are called clean")
     return 1 if failures else 0
 
@@ -79,10 +84,11 @@ def run(name: str, options: argparse.Namespace, budget_s: float) -> tuple[Judge,
     if options.changed:
         found = touched(found, changed_lines(options.changed, path))
     elif sample := settings.get("sample"):
-        found = sorted(random.Random(options.seed).sample(found, min(sample, len(found))), key=lambda m: m.line)
+        found = random.Random(options.seed).sample(found, min(sample, len(found)))
     if not found:
         return None
-    # A process for each module: pytest and hypothesis are set up once in each.
+    # A budget that ends early leaves out some of each function, not the end of the file.
+    random.Random(options.seed).shuffle(found)
     judged = judge(module, found, settings["tests"], processes=options.processes, budget_s=budget_s)
     return judged, len(found) - judged.verdict.left_out, judged.verdict.left_out
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation import __main__ as driver
 from tests.mutation.__main__ import touched
-from tests.mutation.judge import Verdict
+from tests.mutation.judge import Judge, Verdict
 from tests.mutation.mistakes import Mistake, mistakes
 
 ROOT = Path(__file__).parent.parent.parent
@@ -88,6 +88,36 @@ def test_a_survivor_in_a_clean_module_fails_and_so_does_an_explanation_of_nothin
     monkeypatch.setattr(driver, "EXPLAINED", {})
     assert driver.main() == 0, "of the other modules they are named only"
     assert "not caught: line 1 f:c" in capsys.readouterr().out
+
+
+def test_a_budget_is_shared_by_all_modules_and_what_it_left_out_is_said_without_failing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    now, shares = [0.0], []
+
+    def run(name: str, options: object, budget_s: float) -> object:
+        shares.append(budget_s)
+        now[0] += 10 if name == "a" else budget_s
+        left = 0 if name == "a" else 7
+        return SimpleNamespace(verdict=Verdict(caught=[mistake("b")], left_out=left), broken=[]), 1, left
+
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(driver, "run", run)
+    monkeypatch.setattr(driver, "MODULES", {name: {"clean": True, "tests": []} for name in "abc"})
+    monkeypatch.setattr(driver, "EXPLAINED", {"b": {"f:z": "perhaps it was not tried"}})
+    monkeypatch.setattr(sys, "argv", ["mutation", "--clean", "--budget", "90"])
+    assert driver.main() == 0
+    assert shares == [30, 40, 40], "a module that is quick leaves its time to the others"
+    assert "\n14 mistakes were not tried: the budget of 90 s is spent\n" in capsys.readouterr().out
+
+
+def test_a_judge_stops_at_its_budget(monkeypatch: pytest.MonkeyPatch):
+    """Whoever has no time left tries nothing, and says so."""
+    judging = Judge(SimpleNamespace(__file__="x.py"), [mistake("a"), mistake("b")], processes=1, budget_s=0.0)  # type: ignore[arg-type]
+    item = SimpleNamespace(nodeid="t")
+    monkeypatch.setattr(judging, "_baseline", lambda items: ({"f": [item]}, {"t": 0.0}))
+    assert judging.pytest_runtestloop(SimpleNamespace(items=[item]))  # type: ignore[arg-type]
+    assert (judging.verdict.left_out, judging.verdict.caught, judging.verdict.survived) == (2, [], [])
 
 
 def mistake(what: str) -> Mistake:

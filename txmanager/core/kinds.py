@@ -15,12 +15,12 @@ from txmanager.core.given import RAW_KEY
 from txmanager.core.models import Json, Record
 
 TOP_UP_KEY = "top-up:"
+"""Followed by the lane and a span of time: the idempotency key of a payment to a lane that runs low."""
 FILL_KEY = "fill:"
 KEYS_KEY = "keys:"
 """Of what `txmanager keys` sends."""
 FILL = "fill"
 """The kind of what used up a nonce of no intent; no caller can ask for it."""
-"""Followed by the lane and a span of time: the idempotency key of a payment to a lane that runs low."""
 RESERVED_KEYS = ("create:", "recovery:", "delegate:", RAW_KEY, TOP_UP_KEY, FILL_KEY, KEYS_KEY)
 """How idempotency keys begin that are derived here; a caller's own must not, or it could take one before we need it."""
 CREATE = "create"
