@@ -21,6 +21,7 @@ from txmanager.core.budgets import (
     check_charges,
     corrections,
     cost_of,
+    excess,
     in_units,
     noted_charge,
     refusal,
@@ -129,6 +130,14 @@ def test_costs_are_booked_by_the_end_in_every_budget() -> None:
         ("pool:p/ever", "life", 4, 7),
     ]
     assert corrections(final(105, Outcome(Status.DONE, cost=10**40)))[0].units == MOST_UNITS
+    assert [c.bucket_ms for c in booked] == [WIDTH, DAY_MS], "as wide as the charge's own"
+
+
+@pytest.mark.parametrize(("cost", "beyond"), [(900, 795), (105, 0), (31, 0), (None, 0)])
+def test_only_what_was_never_charged_is_an_excess(cost: int | None, beyond: int) -> None:
+    assert excess(final(105, Outcome(Status.DONE, "h", 1, cost=cost))) == beyond
+    uncharged = replace(final(105, Outcome(Status.DONE, "h", 1, cost=cost)), intent=new_intent(key="k", pool="p", kind="x.y", payload={}))
+    assert excess(uncharged) == 0
 
 
 def test_only_what_was_never_signed_is_free() -> None:

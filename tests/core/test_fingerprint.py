@@ -125,13 +125,14 @@ def test_numbers_up_to_the_limit_are_one_whatever_their_form():
     assert fingerprint("k", [10**399]) == fingerprint("k", [Decimal("1e399")])
 
 
-def test_depth_is_limited():
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["arrays", "objects"])
+def test_depth_is_limited(wrap):
     deep: object = 1
     for _ in range(MAX_DEPTH):
-        deep = [deep]
+        deep = wrap(deep)
     fingerprint("k", deep)
     with pytest.raises(InvalidInput, match="nested deeper"):
-        fingerprint("k", [deep])
+        fingerprint("k", wrap(deep))
 
 
 def test_a_fingerprint_is_the_same_in_every_release():

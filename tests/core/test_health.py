@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from txmanager.core.alerts import FOR_THE_OWNER, Alert
 from txmanager.core.health import Health, Limits, Reading, hashes_of, health
 from txmanager.core.models import Attempt, Lane, LaneSpec, Purpose, Record, new_intent
-from txmanager.core.reservations import Book
+from txmanager.core.reservations import Book, Reservation
 from txmanager.core.states import LaneState, Status
 
 ID = "evm:1:0x" + "22" * 20
@@ -55,7 +55,8 @@ def test_only_the_lowest_nonce_is_stuck_and_only_for_as_long_as_it_is_the_lowest
     records = [record(5, age_ms=400_000), record(6, age_ms=2_000_000)]
     told = reading(5, "h5", "h6")
     assert set(ask(lane(), records, told).alerts) == {Alert.STUCK}
-    assert ask(lane(), records, told).alerts[Alert.STUCK]["nonce"] == "5"
+    evidence = {"nonce": "5", "hash": "h5", "age_s": 400, "max_fee_per_gas": "9"}
+    assert ask(lane(), records, told).alerts[Alert.STUCK] == evidence
     assert ask(lane(), records, told, since=NOW - 10_000).healthy
     old = [record(5, age_ms=1_800_000)]
     assert set(ask(lane(6), old, reading(5, "h5")).alerts) == {Alert.STUCK, Alert.OVERDUE}
@@ -80,6 +81,9 @@ def test_a_chain_that_went_back_or_is_far_behind_is_drift():
     assert Alert.DRIFT not in ask(lane(9, landed=6), [record(7), record(8)], reading(7, "h7", "h8")).alerts
     far = [record(n) for n in range(5, 75)]
     assert Alert.DRIFT in ask(lane(75), far, reading(5, *hashes_of(far))).alerts
+    for behind, said in ((LIMITS.drift, False), (LIMITS.drift + 1, True)):
+        some = [record(n) for n in range(5, 5 + behind)]
+        assert (Alert.DRIFT in ask(lane(5 + behind), some, reading(5, *hashes_of(some))).alerts) is said
 
 
 @pytest.mark.parametrize(("latest", "pool"), [(8, None), (8, 8), (5, 8)])
@@ -92,6 +96,9 @@ def test_a_chain_or_a_pool_beyond_the_cursor_is_foreign_use(latest, pool):
 def test_a_used_nonce_whose_hashes_nobody_knows_is_foreign_use():
     assert Alert.FOREIGN in ask(lane(7), [record(5), record(6)], reading(6, "h6")).alerts
     assert ask(lane(7), [record(5), record(6)], reading(6, "h5", "h6")).healthy, "included, not final"
+    assert set(ask(lane(7), [record(6)], reading(6)).alerts) == {Alert.DROPPED}, "nobody used the next one"
+    young = [record(5, age_ms=LIMITS.dropped_after_ms - 1), record(6)]
+    assert ask(lane(7), young, reading(6, "h6")).healthy, "the node may not have heard of it"
 
 
 def test_a_stopped_lane_and_one_without_an_owner_are_said():
@@ -99,6 +106,8 @@ def test_a_stopped_lane_and_one_without_an_owner_are_said():
     assert stopped.alerts == {Alert.STOPPED: {"state": "quarantined", "reason": "why"}}
     assert set(ask(lane(5, depth=1, lease_ms=0), [], reading(5)).alerts) == {Alert.UNOWNED}
     assert ask(lane(5, lease_ms=0), [], reading(5)).healthy
+    assert ask(lane(5, depth=1), [], reading(5)).healthy, "somebody serves it"
+    assert ask(lane(5, depth=1, lease_ms=0, state=LaneState.CLOSED), [], reading(5)).healthy
     assert not {Alert.STOPPED, Alert.UNOWNED} & FOR_THE_OWNER
 
 
@@ -106,6 +115,8 @@ def test_a_lane_that_was_never_used_is_healthy_whatever_its_address_did_before()
     assert ask(lane(None), [], reading(0)).healthy
     assert ask(lane(None), [], reading(5, pool=6)).healthy
     assert ask(lane(None), [], reading(5)).tracked_nonce == 5
+    assert ask(lane(None), [], reading(5, pool=6)).tracked_nonce == 6
+    assert [ask(lane(cursor), [], reading(0)).tracked_nonce for cursor in (None, 0)] == [0, 0]
 
 
 def test_of_what_was_not_asked_nothing_is_said():
@@ -119,6 +130,10 @@ def test_a_keyless_lane_counts_from_its_book():
     keyless = replace(lane(None), spec=LaneSpec(ID, "p", keyless=True))
     seen = ask(keyless, [], reading(3), book=Book(next_nonce=3))
     assert (seen.healthy, seen.tracked_nonce) == (True, 3)
+    sent = Reservation("default/t", 6, "sent", NOW, NOW)
+    left = ask(keyless, [], reading(3), book=Book(next_nonce=7, reserved=(sent,), reuse=(2, 3, 5)))
+    assert left.gaps == (3, 5), "what the chain used is no gap"
+    assert left.alerts[Alert.GAP] == {"nonces": ["3", "5"], "count": 2}
     assert Alert.FOREIGN in ask(keyless, [], reading(4), book=Book(next_nonce=3)).alerts
 
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -19,8 +19,8 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mistakes import Mistake
 
-TIMEOUT_S, TIMES = 5.0, 20.0
-"""Of processor time, more than its tests take without it: a mistake that never ends is noticed, too."""
+TIMEOUT_S, TIMES = 2.0, 20.0
+"""Of processor time, more than a test takes without the mistake: one that never ends is noticed, too, at its first test."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Judge:
             while len(running) >= self._processes:
                 self._reap(running)
             if (pid := os.fork()) == 0:
-                self._try(mistake, items, TIMEOUT_S + TIMES * sum(took[item.nodeid] for item in items))
+                self._try(mistake, items, took)
             running[pid] = mistake
         while running:
             self._reap(running)
@@ -112,18 +112,17 @@ class Judge:
                 enters[function].append(item)
         return enters, took
 
-    def _try(self, mistake: Mistake, items: Sequence[pytest.Item], timeout_s: float) -> None:
+    def _try(self, mistake: Mistake, items: Sequence[pytest.Item], took: Mapping[str, float]) -> None:
         """In a process of its own. It never returns: 0 says that a test noticed."""
         code = 1
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_VIRTUAL, timeout_s)
             gc.disable()
             function = live_function(self._module, mistake.function)
             if function is not None:
                 function.__code__ = mistake.code
-                code = 0 if any(_fails(item) for item in items) else 1
+                code = 0 if any(_fails(item, TIMEOUT_S + TIMES * took[item.nodeid]) for item in items) else 1
         except BaseException:
             code = 0
         finally:
@@ -139,7 +138,8 @@ class Judge:
             print(f"  survived: line {mistake.line} {mistake.name}", flush=True)
 
 
-def _fails(item: pytest.Item) -> bool:
+def _fails(item: pytest.Item, timeout_s: float) -> bool:
+    signal.setitimer(signal.ITIMER_VIRTUAL, timeout_s)
     return any(report.failed for report in runtestprotocol(item, nextitem=None, log=False))
 
 
