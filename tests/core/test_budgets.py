@@ -136,7 +136,10 @@ def test_costs_are_booked_by_the_end_in_every_budget() -> None:
 @pytest.mark.parametrize(("cost", "beyond"), [(900, 795), (105, 0), (31, 0), (None, 0)])
 def test_only_what_was_never_charged_is_an_excess(cost: int | None, beyond: int) -> None:
     assert excess(final(105, Outcome(Status.DONE, "h", 1, cost=cost))) == beyond
-    uncharged = replace(final(105, Outcome(Status.DONE, "h", 1, cost=cost)), intent=new_intent(key="k", pool="p", kind="x.y", payload={}))
+    uncharged = replace(
+        final(105, Outcome(Status.DONE, "h", 1, cost=cost)),
+        intent=new_intent(key="k", pool="p", kind="x.y", payload={}),
+    )
     assert excess(uncharged) == 0
 
 

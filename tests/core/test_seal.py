@@ -84,7 +84,7 @@ def test_the_first_secret_seals_and_all_verify():
 
 
 def test_the_mac_is_hmac_sha256_as_the_library_makes_it():
-    for secret in (NEW, "x" * 64, "long" * 40):
+    for secret in (NEW, "x" * 64, "x" * 65, "long" * 40):
         seal = make_seals([secret]).seal(intent(), LIFE, LANE)
         whole = hmac.new(secret.encode(), message(intent(), LIFE, LANE, encode), "sha256").hexdigest()
         assert seal.rpartition(".")[2] == whole[:32]

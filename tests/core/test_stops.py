@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from txmanager.core.kills import Doom, KillCause, doom_of
 from txmanager.core.states import LaneState
-from txmanager.core.stops import LaneCommand, PauseCause, from_reason, held_words, safe_reason, words_of
+from txmanager.core.stops import (
+    LaneCommand,
+    PauseCause,
+    QuarantineCause,
+    from_reason,
+    held_words,
+    safe_reason,
+    words_of,
+)
 
 PAUSED = LaneState.PAUSED
 TEXTS = st.text(max_size=20) | st.sampled_from(["held: ", "rebaseline", "rebaseline, and stay paused"]).flatmap(
@@ -35,6 +43,23 @@ def test_what_the_older_release_does_not_know_leaves_its_lane_paused(cause: Paus
     command = LaneCommand.TRIAL if cause is PauseCause.OPERATOR else None
     stored = safe_reason(PAUSED, words_of(command or cause), cause, command)
     assert from_reason(PAUSED, stored) == (PauseCause.OPERATOR, None)
+
+
+@pytest.mark.parametrize("cause", QuarantineCause)
+def test_a_quarantine_of_the_older_release_keeps_its_cause(cause: QuarantineCause) -> None:
+    assert from_reason(LaneState.QUARANTINED, cause.value) == (cause, None)
+
+
+def test_words_that_nobody_knows_name_no_cause() -> None:
+    assert from_reason(LaneState.QUARANTINED, "somebody's words") == (None, None)
+    for state in (LaneState.ACTIVE, LaneState.DRAINING, LaneState.CLOSED):
+        assert from_reason(state, "rebaseline") == (None, None), "only a lane that stands still has a cause"
+
+
+def test_a_reason_that_would_be_taken_for_an_order_is_stored_with_its_cause_or_in_quotes() -> None:
+    assert safe_reason(PAUSED, "rebaseline", PauseCause.OPERATOR, None) == "operator: rebaseline"
+    assert safe_reason(PAUSED, "rebaseline", None, None) == '"rebaseline"'
+    assert safe_reason(LaneState.QUARANTINED, "why", QuarantineCause.BROKEN, None) == "why"
 
 
 @given(TEXTS | st.sampled_from([*(words_of(c) for c in PauseCause), *(words_of(c) for c in LaneCommand)]))

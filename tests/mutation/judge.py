@@ -67,6 +67,9 @@ class Judge:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         enters, took = self._baseline(session.items)
+        if len(took) < len(session.items):
+            self.verdict.left_out = len(self._mistakes)
+            return True
         running: dict[int, Mistake] = {}
         gc.freeze()  # what the children never touch need not be copied for them
         for mistake in self._mistakes:
@@ -87,11 +90,13 @@ class Judge:
         return True
 
     def _baseline(self, items: Sequence[pytest.Item]) -> tuple[dict[str, list[pytest.Item]], dict[str, float]]:
-        """Which tests enter which function, and how long each takes."""
+        """Which tests enter which function, and how long each takes; of some only when the budget ends before."""
         enters: defaultdict[str, list[pytest.Item]] = defaultdict(list)
         took: dict[str, float] = {}
         filename = self._module.__file__
         for item in items:
+            if time.monotonic() > self._until:
+                break
             seen: set[str] = set()
 
             def profile(frame: FrameType, event: str, arg: object, seen: set[str] = seen) -> None:

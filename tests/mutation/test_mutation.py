@@ -111,13 +111,16 @@ def test_a_budget_is_shared_by_all_modules_and_what_it_left_out_is_said_without_
     assert "\n14 mistakes were not tried: the budget of 90 s is spent\n" in capsys.readouterr().out
 
 
-def test_a_judge_stops_at_its_budget(monkeypatch: pytest.MonkeyPatch):
-    """Whoever has no time left tries nothing, and says so."""
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_judge_stops_at_its_budget(measured: bool, monkeypatch: pytest.MonkeyPatch):
+    """Whoever has no time left tries nothing. Before all tests have run once, nobody knows what is untested."""
     judging = Judge(SimpleNamespace(__file__="x.py"), [mistake("a"), mistake("b")], processes=1, budget_s=0.0)  # type: ignore[arg-type]
     item = SimpleNamespace(nodeid="t")
-    monkeypatch.setattr(judging, "_baseline", lambda items: ({"f": [item]}, {"t": 0.0}))
+    if measured:
+        monkeypatch.setattr(judging, "_baseline", lambda items: ({"f": items}, {"t": 0.0}))
     assert judging.pytest_runtestloop(SimpleNamespace(items=[item]))  # type: ignore[arg-type]
-    assert (judging.verdict.left_out, judging.verdict.caught, judging.verdict.survived) == (2, [], [])
+    verdict = judging.verdict
+    assert (verdict.left_out, verdict.caught, verdict.survived, verdict.untested) == (2, [], [], [])
 
 
 def mistake(what: str) -> Mistake:

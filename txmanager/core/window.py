@@ -23,7 +23,7 @@ class Window:
 
     def holds(self, count: int) -> None:
         """Nodes took this many that are not included yet."""
-        if self.grows and self._refused_at is None and count >= self.size:
+        if self._refused_at is None and count >= self.size:
             self.size = min(self._most, 2 * count)
 
     def no_room(self, count: int, now: int) -> None:
