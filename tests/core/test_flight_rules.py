@@ -213,7 +213,9 @@ def test_a_window_grows_when_nodes_took_all_of_it_if_it_is_wider_than_one():
     for verdict in (Verdict.UNAVAILABLE, None):
         assert room(2, replied(1), replied(2, verdict)) == 0
     assert room(1, replied(1)) == 0, "it keeps the order of execution"
-    assert not Flights(Policy(window=1, max_window=8)).window.grows
+    strict = Flights(Policy(window=1, max_window=8)).window
+    strict.holds(8)
+    assert strict.size == 1
 
 
 def test_no_room_counts_what_nodes_took_and_nobody_has_seen_on_chain():

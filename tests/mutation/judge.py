@@ -20,7 +20,7 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.mistakes import Mistake
 
 TIMEOUT_S, TIMES = 2.0, 20.0
-"""Of processor time, more than a test takes without the mistake: one that never ends is noticed, too, at its first test."""
+"""Of processor time, more than a test takes without the mistake: what never ends is noticed, too, at its first test."""
 
 
 @dataclass(slots=True)

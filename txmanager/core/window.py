@@ -17,10 +17,6 @@ class Window:
         self.size = start
         self._refused_at: int | None = None
 
-    @property
-    def grows(self) -> bool:
-        return self._most > self._start
-
     def holds(self, count: int) -> None:
         """Nodes took this many that are not included yet."""
         if self._refused_at is None and count >= self.size:
@@ -29,7 +25,7 @@ class Window:
     def no_room(self, count: int, now: int) -> None:
         """A node that has this many refused the next for want of room. One refusal counts once: others that come
         before the pause is over are of the same fullness."""
-        if self.grows and self._refused_at is None:
+        if self._refused_at is None:
             self.size = max(self._start, min(self.size, count) // 2)
             self._refused_at = now
 
