@@ -395,6 +395,7 @@ def test_a_connection_that_the_signer_closes_is_told_in_the_same_words(tmp_path:
     with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as thread:
         listening.bind(str(tmp_path / "s"))
         listening.listen()
+        listening.settimeout(5)  # a failure must not wait for a client that gave up
         serving, running = thread.submit(serve, listening), loop()
         try:
             running.run_until_complete(story())
