@@ -11,9 +11,11 @@ import pytest
 
 from tests.signing.softhsm import PIN, TOKEN, SoftHsm
 from txmanager.cli.doctor import keys as doctor_keys
-from txmanager.core.errors import InvalidSettings, SignerAway
+from txmanager.core.errors import InvalidSettings, SignerAway, SignerRefused
+from txmanager.programs.worker import serve, try_keys
 from txmanager.settings import load
 from txmanager.signing.pkcs11 import Pkcs11Provider
+from txmanager.signing.signer import Answer
 from txmanager.wiring import build_services
 
 ROOT = Path(__file__).parent.parent.parent
@@ -114,6 +116,33 @@ def test_a_worker_says_one_sentence_and_exits_with_2(
     assert says in line
     assert PIN not in said.stderr
     assert "000002" not in said.stderr
+
+
+async def test_a_worker_tries_its_keys_before_it_serves(softhsm: SoftHsm, write, monkeypatch) -> None:
+    """A wrong signature is one sentence and exit 2; a signer that is away, or refuses for today, is not."""
+
+    async def answers(answer: Answer) -> None:
+        async def sign_many(self, key, curve, requests):
+            assert requests[0].unsigned.startswith(b"txmanager trial signature\n")
+            return [answer]
+
+        monkeypatch.setattr(Pkcs11Provider, "sign_many", sign_many)
+        await try_keys(services)
+
+    async def opened(_: object) -> None:
+        raise AssertionError("it got further than its keys")
+
+    settings = load(write(configuration(softhsm, '"hsm:evm-1"')))
+    services, chains = build_services(settings)
+    await answers(SignerAway("hsm: nobody there"))
+    await answers(SignerRefused("the day is used up"))
+    with pytest.raises(InvalidSettings, match=r"pools\.evm\.keys: the signer of 0x.* is not one of this key"):
+        await answers(bytes(64))
+    monkeypatch.setattr("txmanager.programs.worker.open_ledger", opened)
+    with pytest.raises(InvalidSettings, match=r"pools\.evm\.keys"):
+        await serve(settings)
+    for chain in chains:
+        await chain.close()
 
 
 def test_a_pinned_key_must_be_the_signers(softhsm: SoftHsm, write) -> None:

@@ -4,9 +4,15 @@ policy does not allow, and slows down nobody else."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
+import select
+import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,18 +22,24 @@ import uvloop
 
 from tests.signing.program import SignerProgram, signer_program
 from tests.waiting import until
+from txmanager.chains.evm.encoding import listed
+from txmanager.chains.evm.names import checksummed
 from txmanager.chains.evm.transaction import Body, Fees, encode
 from txmanager.chains.near import actions as act
 from txmanager.chains.near.borsh import string, u32
 from txmanager.chains.near.names import PublicKey
 from txmanager.chains.near.transaction import DELEGATE_PREFIX, Envelope, call_bytes, sign_delegate
-from txmanager.core.errors import SignerAway, SignerRefused, TransactionRefused
-from txmanager.signing import Ed25519Signer, Secret, SigningRequest
+from txmanager.chains.near.unsigned import SIGNER_SIDE, read_effects
+from txmanager.core.errors import InvalidInput, SignerAway, SignerRefused, TransactionRefused
+from txmanager.core.signing_policy import Effects, KeyPolicy, judge
+from txmanager.signing import Ed25519Signer, Secret, SigningRequest, guard
 from txmanager.signing.ed25519 import check_ed25519
 from txmanager.signing.evm import EvmSigner, check_secp256k1, keccak256
 from txmanager.signing.frames import MAX_BATCH, MAX_FRAME, frame, read_frame
+from txmanager.signing.process import ProcessOptions, ProcessProvider
 from txmanager.signing.signer import Answer
 from txmanager.signing.sources import Curve
+from txmanager.signing.totals import Totals, create
 from txmanager.signing.trial import PREFIX, trial_request
 
 NEAR, USER = Ed25519Signer(Secret(bytes(range(32)))), Ed25519Signer(Secret(bytes(range(1, 33))))
@@ -48,8 +60,8 @@ EVM_KEY = {
         "max_value": "1000",
         "max_fee": str(10**15),
         "max_per_day": str(10**16),
-        "receivers": [SHOP],
-        "methods": ["0xa9059cbb"],
+        "receivers": [checksummed(SHOP)],
+        "methods": ["0xA9059CBB"],
     },
 }
 KEYS = {"near-1": NEAR_KEY, "evm-1": EVM_KEY}
@@ -170,6 +182,9 @@ DENIED_NEAR = {
     "a delegate's deposit": (near(relayed(call(deposit=2000)), receiver="user.near"), ONE, "it can take 2000"),
     "another account": (near(call(), account="other.near"), WHOLE, "account 'other.near'; this key signs for"),
     "another key": (near(call(), key=USER), ONE, "is a transaction of the key"),
+    "a delegate's keys": (near(relayed(act.AddKey(NEW)), receiver="user.near"), ONE, "action 'add_key' is not allowed"),
+    "more than nodes take": (near(act.FunctionCall("mint", bytes(1_600_000), 10**13)), ONE, "nodes take 1572864"),
+    "too many actions": (near(*[act.Transfer(0)] * 101), ONE, "at most 100 actions"),
     "a message": (raw(u32((1 << 31) + 413) + string("pay me")), ONE, "cannot read"),
     "a delegate of our own": (
         raw(
@@ -225,6 +240,16 @@ DENIED_EVM = {
         ONE,
         "not encoded",
     ),
+    "wide lists": (
+        raw(b"\x02" + listed(evm().unsigned[3:-1] + listed(listed(b"\x01" + listed(b"\x01" * 3_000_000)))), keccak256),
+        ONE,
+        "nodes take 131072",
+    ),
+    "a list as an address": (
+        raw(b"\x02" + evm().unsigned[1:].replace(b"\x94" + b"\x5a" * 20, b"\xd4" + b"\x5a" * 20), keccak256),
+        ONE,
+        "is not an unsigned transaction",
+    ),
     "deep lists": (raw(b"\x02" + b"\xc1" * 50_000 + b"\xc0", keccak256), ONE, "cannot read"),
     "a digest alone": (SigningRequest(b"", bytes(32)), WHOLE, "signs transactions, not digests"),
     "another digest": (SigningRequest(evm().unsigned, bytes(32)), WHOLE, "the digest is not"),
@@ -273,6 +298,25 @@ async def test_the_days_total_holds_across_batches_kills_and_clients(tmp_path: P
         # What was counted already can be had again: only one transaction of a nonce can land.
         [again] = await ask(program, "evm-1", evm(nonce=0))
         assert isinstance(again, bytes)
+
+
+async def test_the_days_total_holds_for_many_who_ask_at_the_same_time(tmp_path: Path) -> None:
+    policy = {**EVM_KEY["policy"], "max_per_day": str(10**15)}
+    with signer_program(tmp_path, {"evm-1": {**EVM_KEY, "policy": policy}}) as program:
+        asked = (ask(program, "evm-1", *(evm(nonce=100 * who + n) for n in range(4))) for who in range(12))
+        answers = [one for answers in await asyncio.gather(*asked) for one in answers]
+        assert sum(isinstance(one, bytes) for one in answers) == 9
+
+
+@pytest.mark.parametrize("inner", [act.Transfer(5), act.CreateAccount()])
+def test_wrapping_an_action_into_a_delegate_does_not_make_it_another_one(inner: act.PlainAction) -> None:
+    """We pay for what a delegate holds; whoever has the worker signs as any user he likes."""
+    told = read_effects(near(relayed(inner, call()), receiver="user.near").unsigned, NEAR.public_key)
+    only_calls = KeyPolicy(frozenset({"function_call", "delegate"}), 1000, 10**30, 10**30, account=ACCOUNT)
+    refusal = judge(only_calls, told)
+    assert refusal is not None
+    assert "is not allowed" in refusal.words
+    assert judge(replace(only_calls, actions=SIGNER_SIDE.usual), told) is None
 
 
 async def test_a_greedy_transaction_is_refused_alone_while_the_day_has_room_for_others(tmp_path: Path) -> None:
@@ -325,6 +369,65 @@ async def test_another_user_is_not_heard_and_the_socket_is_closed_to_others(tmp_
         with pytest.raises(SignerAway, match="closed the connection"):
             await program.provider().describe("evm-1")
         assert '"who": "user 0"' in program.log.read_text() or "stranger refused" in program.log.read_text()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("how", ["at once", "the question unread", "the question read"])
+def test_a_connection_that_the_signer_closes_is_told_in_the_same_words(tmp_path: Path, loop: Any, how: str) -> None:
+    """The system reports an end, a reset or a broken pipe, by what was on its way."""
+
+    def serve(listening: socket.socket) -> None:
+        for _ in range(3):
+            connection, _ = listening.accept()
+            with connection:
+                if how != "at once":
+                    select.select([connection], [], [], 20)
+                if how == "the question read":
+                    connection.recv(1 << 16)
+
+    async def story() -> None:
+        provider = ProcessProvider(ProcessOptions("box", str(tmp_path / "s")))
+        for _ in range(3):
+            with pytest.raises(SignerAway, match=r"^box: the signer closed the connection$"):
+                await provider.describe("evm-1")
+        await provider.close()
+
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as thread:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        listening.settimeout(5)  # a failure must not wait for a client that gave up
+        serving, running = thread.submit(serve, listening), loop()
+        try:
+            running.run_until_complete(story())
+        finally:
+            running.close()
+        serving.result(20)
+
+
+async def test_what_takes_long_to_read_leaves_time_to_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two batches of one client, on two connections: they are read one after the other, with pauses."""
+    create(tmp_path / "state")
+    seen: list[str] = []
+
+    def slow(unsigned: bytes, _: str) -> Effects:
+        seen.append("read")
+        time.sleep(2 * guard._LONG_S)
+        raise InvalidInput("unsigned", "is odd")
+
+    async def others() -> None:
+        while True:
+            if seen and seen[-1] == "read":
+                seen.append("others")
+            await asyncio.sleep(0)
+
+    policy = KeyPolicy(frozenset(), 1, 1, 1)
+    made = guard.Guard("k", Curve.SECP256K1, EVM, policy, Totals(tmp_path / "state"), keccak256, slow)
+    aside, turn = asyncio.create_task(others()), asyncio.Lock()
+    batch = [raw(bytes((n + 1,)), keccak256) for n in range(5)]
+    await asyncio.gather(made.sign_many(batch, turn), made.sign_many(batch, turn))
+    aside.cancel()
+    assert seen.count("read") == 10
+    assert not any(first == second for first, second in itertools.pairwise(seen)), seen
 
 
 async def _alive(program: SignerProgram) -> None:

@@ -77,6 +77,27 @@ def test_a_replacement_on_the_next_day_counts_with_what_it_adds(path: Path) -> N
     assert totals.spent("k") == 30
 
 
+def test_old_nonces_are_forgotten_a_few_at_a_time_and_none_stays(path: Path, monkeypatch) -> None:
+    """A day of millions of them must not be deleted while the first signature of the next day waits."""
+    monkeypatch.setattr("txmanager.signing.totals._FORGOTTEN_AT_ONCE", 4)
+    clock = Clock()
+    totals = Totals(path, clock)
+    totals.spend("k", POLICY, [pays(1, n) for n in range(10)])
+    left = lambda: totals._file.execute("SELECT count(*) FROM slots WHERE slot < 'a'").fetchone()[0]  # noqa: E731
+    clock.now += 4 * DAY
+    for rest in (6, 2, 0):
+        totals.spend("k", POLICY, [pays(1, "next")])
+        assert left() == rest
+    assert totals.spent("k") == 1
+
+
+def test_a_file_of_an_earlier_release_is_used(path: Path) -> None:
+    with sqlite3.connect(path) as file:
+        file.execute("DROP INDEX IF EXISTS slots_by_day")
+    file.close()
+    assert Totals(path).spend("k", POLICY, [pays(1)]) == [None]
+
+
 def test_what_cannot_be_written_is_not_granted(path: Path) -> None:
     totals = Totals(path)
     totals.spend("k", POLICY, [pays(1)])

@@ -159,6 +159,10 @@ class SignerSide:
     read: Callable[[bytes, str], Effects]
     """What unsigned bytes do when the key of this name signs them; `InvalidInput` for anything that is not a whole
     transaction."""
+    receiver: Callable[[str], str]
+    """An entry of `receivers` as `Effects` writes it; `InvalidInput` for one that can match nothing."""
+    method: Callable[[str], str]
+    """The same for `methods`."""
     actions: frozenset[str]
     """Every action that a policy can name."""
     usual: frozenset[str]

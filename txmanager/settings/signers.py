@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer
 
-from txmanager.core.errors import InvalidSettings
+from txmanager.core.errors import InvalidInput, InvalidSettings
 from txmanager.settings.family import find
 from txmanager.settings.parts import Money, Name, Names, Part
 from txmanager.settings.secrets import SecretWord
@@ -145,8 +145,12 @@ class SignerProgramSettings(Part):
     def contradictions(self) -> Iterator[InvalidSettings]:
         yield from tls_agrees("signer.tls", self.listen, self.tls)
         known, other = ("uid", "certificate") if socket_path(self.listen) else ("certificate", "uid")
+        seen: dict[object, str] = {}
         for name, client in self.clients.items():
             where = f"signer.clients.{name}"
+            who = getattr(client, known)
+            if who is not None and (first := seen.setdefault(who, name)) != name:
+                yield InvalidSettings(where, f"has the same {known} as {first}; the two cannot be told apart")
             if getattr(client, known) is None or getattr(client, other) is not None:
                 yield InvalidSettings(where, f"needs {known}, and no {other}, to be known at {self.listen}")
             for key in sorted(client.keys - set(self.keys)):
@@ -176,3 +180,13 @@ def _wrong_in(where: str, key: GuardedKeySettings) -> Iterator[InvalidSettings]:
         for name in sorted(set(names) - known):
             words = f"{name!r} is not one of: {', '.join(sorted(known))}"
             yield InvalidSettings(f"{where}.policy.{field}", words)
+    for field, entries, read in (
+        ("receivers", policy.receivers or (), side.receiver),
+        ("methods", policy.methods or (), side.method),
+    ):
+        for entry in sorted(entries):
+            try:
+                read(entry)
+            except InvalidInput as error:
+                # One that matches nothing would refuse every intent for ever.
+                yield InvalidSettings(f"{where}.policy.{field}", error.problem)

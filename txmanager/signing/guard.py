@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
@@ -19,6 +20,9 @@ from txmanager.signing.trial import is_trial
 
 _REFUSES_TRIALS_S = 30.0
 """After a refusal that concerns the key, so that a lane does not resume only to be refused again at once."""
+
+_LONG_S = 0.005
+"""How long one client's transactions are read without a pause."""
 
 _log = structlog.get_logger("signer")
 
@@ -43,9 +47,13 @@ class Guard:
         self._refused_on_day: int | None = None
         self._refused_until = 0.0
 
-    async def sign_many(self, requests: Sequence[SigningRequest]) -> list[Answer]:
-        """One answer for each, in their order. A refusal is logged by whoever knows the client."""
-        read = [self._look(request) for request in requests]
+    async def sign_many(
+        self, requests: Sequence[SigningRequest], turn: AbstractAsyncContextManager[object] | None = None
+    ) -> list[Answer]:
+        """One answer for each, in their order; `turn` is held while they are read. A refusal is logged by whoever
+        knows the client."""
+        async with turn or nullcontext():
+            read = await self._look_at(requests)
         wanted = [one for one in read if isinstance(one, Effects)]
         try:
             counted = iter(
@@ -62,6 +70,17 @@ class Guard:
         await self._signer.close()
 
     # -- parts
+
+    async def _look_at(self, requests: Sequence[SigningRequest]) -> list[Effects | SignerFault | None]:
+        """Whoever sends what takes long to read leaves half of the time to the others."""
+        now, found = asyncio.get_running_loop().time, list[Effects | SignerFault | None]()
+        began = now()
+        for request in requests:
+            found.append(self._look(request))
+            if (took := now() - began) > _LONG_S:
+                await asyncio.sleep(took)
+                began = now()
+        return found
 
     def _look(self, request: SigningRequest) -> Effects | SignerFault | None:
         """What it does, why it is refused, or None for a trial."""

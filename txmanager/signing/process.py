@@ -18,6 +18,9 @@ from txmanager.signing.remote import all_failed
 from txmanager.signing.signer import Answer, SigningRequest
 from txmanager.signing.sources import Curve
 
+_CLOSED = "the signer closed the connection"
+"""Whether a read, a reset or a failed write shows it depends on which side was faster."""
+
 
 @value(frozen=True, slots=True)
 class ProcessOptions:
@@ -87,7 +90,7 @@ class ProcessProvider:
                 told = await answer
         except TimeoutError:
             raise SignerAway(f"{name}: no answer in {self._options.timeout_s:g} s") from None
-        except (OSError, RuntimeError) as error:  # the latter is uvloop's word for a connection that is closed already
+        except (OSError, RuntimeError) as error:
             self._asked.pop(number, None)
             if writer is not None and self._writer is writer:
                 self._over(_words(error))
@@ -113,7 +116,7 @@ class ProcessProvider:
             return self._writer
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        why = "the signer closed the connection"
+        why = _CLOSED
         try:
             while (told := await read_frame(reader)) is not None:
                 waiting = self._asked.get(told.get("id", 0))
@@ -137,4 +140,6 @@ class ProcessProvider:
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or type(error).__name__})"
+    if isinstance(error, (ConnectionResetError, BrokenPipeError, RuntimeError)):
+        return _CLOSED  # a RuntimeError is uvloop's word for a connection that is closed already
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

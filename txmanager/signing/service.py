@@ -54,6 +54,8 @@ class _Seat:
 
     client: Client
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Its transactions are read one after the other, however many connections they come on."""
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
     _second: int = 0
     _lines: int = 0
@@ -196,7 +198,7 @@ class SignerService:
             return {"curve": guard.curve.value, "public_key": guard.public_key}
         if asked.get("do") != "sign":
             raise BadFrame("a question that is neither describe nor sign")
-        answers = await guard.sign_many(read_requests(asked.get("requests")))
+        answers = await guard.sign_many(read_requests(asked.get("requests")), seat.reading)
         for answer in answers:
             if isinstance(answer, SignerFault):
                 seat.warn("not signed", key=name, kind=type(answer).__name__, why=str(answer))

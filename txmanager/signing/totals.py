@@ -18,7 +18,9 @@ from txmanager.core.signing_policy import Effects, KeyPolicy, Refusal, fits
 
 _DAY_S = 86_400
 _KEPT_DAYS = 3
-"""How long a slot is remembered; a replacement after that counts as another transaction."""
+"""How long a slot is remembered at least; a replacement after that counts as another transaction."""
+_FORGOTTEN_AT_ONCE = 256
+"""More than one batch adds, so that the file does not grow for ever."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS totals (
     key TEXT NOT NULL, day INTEGER NOT NULL, spent TEXT NOT NULL, PRIMARY KEY (key, day)
@@ -58,6 +60,7 @@ class Totals:
             self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._file.execute("BEGIN IMMEDIATE")
             [(newest,)] = self._file.execute("SELECT max(day) FROM totals")
+            self._file.execute("CREATE INDEX IF NOT EXISTS slots_by_day ON slots (day)")
             self._file.execute("COMMIT")
         except sqlite3.OperationalError as error:
             raise InvalidSettings(_WHERE, f"cannot use {path} ({error}); only one signer may have it") from None
@@ -92,8 +95,9 @@ class Totals:
         if spent != before:
             run("INSERT OR REPLACE INTO totals VALUES (?, ?, ?)", (key, day, str(spent)))
         if day > self._newest:
-            run("DELETE FROM slots WHERE day < ?", (day - _KEPT_DAYS,))
             run("DELETE FROM totals WHERE day < ?", (day - _KEPT_DAYS,))
+        old = "SELECT rowid FROM slots WHERE day < ? LIMIT ?"  # a few each time: nobody waits for millions at midnight
+        run(f"DELETE FROM slots WHERE rowid IN ({old})", (day - _KEPT_DAYS, _FORGOTTEN_AT_ONCE))
         run("COMMIT")
         self._newest = max(day, self._newest)
         return answers

@@ -12,6 +12,9 @@ from txmanager.chains.near.borsh import Reader, blob, string, u16, u32, u64, u12
 from txmanager.chains.near.names import KEY_TYPES, PUBLIC_KEY_SIZES, SIGNATURE_SIZES, PublicKey
 from txmanager.core.values import value
 
+MAX_ACTIONS = 100
+"""Of one transaction, and of one delegate."""
+
 
 @value(frozen=True, slots=True)
 class CreateAccount:
@@ -220,7 +223,10 @@ def _action(reader: Reader, tag: int) -> Action:
 
 
 def _tags(reader: Reader) -> Iterator[int]:
-    for _ in range(reader.count(1)):
+    count = reader.count(1)
+    if count > MAX_ACTIONS:  # a megabyte of the shortest ones would take a second to read
+        raise reader.wrong(f"at most {MAX_ACTIONS} actions fit into one transaction, not {count}")
+    for _ in range(count):
         yield reader.u8()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txmanager.chains.near.actions import (
+    MAX_ACTIONS,
     Action,
     AddKey,
     CallPermission,
@@ -21,7 +22,6 @@ from txmanager.core.errors import InvalidInput
 
 TGAS = 10**12
 MAX_TRANSACTION_BYTES = 1_572_864
-MAX_ACTIONS = 100
 MAX_PREPAID_GAS = 1_000 * TGAS
 MAX_METHOD_NAME = 256
 MAX_METHOD_NAMES_BYTES = 2_000
