@@ -1,7 +1,8 @@
-"""Delegates that compete for one nonce: the relayer pays for one of them, whoever sends them and wherever."""
+"""Delegates that compete for one nonce: the relayer pays for one of them, whoever sends them and through which pool."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import secrets
 from collections.abc import Iterator
@@ -15,13 +16,13 @@ from tests.api.stage import ACCOUNTS, USER, Program, bearer
 from tests.attacks.near_stage import Attacked
 from tests.conftest import HasUrl
 from tests.devnet.process import Devnet
-from tests.runtime.stage import POOL, Stage
+from tests.runtime.stage import POOL, Running, Stage, metric
 from tests.servers import free_port
 from tests.waiting import until_sync
 from txmanager.chains.near import actions as act
 from txmanager.chains.near.names import PublicKey
 from txmanager.chains.near.transaction import sign_delegate
-from txmanager.core.models import new_intent
+from txmanager.core.models import Attempt, Intent, Record, new_intent
 from txmanager.core.states import Status
 from txmanager.signing import Ed25519Signer, Secret
 
@@ -37,6 +38,21 @@ def delegate(devnet: Devnet, user: dict[str, Any], amount: int, nonce: int, bloc
     )
     signed = sign_delegate(inner, Ed25519Signer.parse(Secret(user["private_key"])))
     return base64.b64encode(signed.encode_bare()).decode()
+
+
+def relay(
+    lanes: Stage, user: dict[str, Any], key: str, amount: int, nonce: int, pool: str = POOL, **more: Any
+) -> Intent:
+    payload = {"signed_delegate": delegate(lanes.devnet, user, amount, nonce, blocks=100_000)}
+    return new_intent(key=key, pool=pool, kind="near.delegate", payload=payload, **more)
+
+
+def assert_unpaid(record: Record, *codes: str) -> None:
+    assert record.status is Status.FAILED, record
+    assert record.outcome is not None
+    assert record.outcome.error is not None
+    assert record.outcome.error["code"] in (codes or ("nonce_in_use",)), record
+    assert not record.attempts, "it was signed"
 
 
 @pytest.fixture(scope="module")
@@ -99,23 +115,121 @@ async def test_what_is_in_flight_keeps_its_nonce_also_for_the_next_owner(lanes: 
     lanes.devnet.fault("drop", signer_id=lanes.account["account_id"])
     first = await lanes.start()
 
-    def relay(key: str, amount: int, nonce: int):
-        payload = {"signed_delegate": delegate(lanes.devnet, user, amount, nonce, blocks=100_000)}
-        return new_intent(key=key, pool=POOL, kind="near.delegate", payload=payload)
-
-    [stuck] = await lanes.submit(relay("first", 1, nonce))
+    [stuck] = await lanes.submit(relay(lanes, user, "first", 1, nonce))
     await lanes.until_status(stuck, Status.INFLIGHT)
     await first.crash()
     second = await lanes.start()
-    rivals = await lanes.submit(relay("same", 2, nonce), relay("lower", 3, nonce - 1))
+    rivals = await lanes.submit(relay(lanes, user, "same", 2, nonce), relay(lanes, user, "lower", 3, nonce - 1))
     for record in await lanes.finals(rivals):
-        assert record.status is Status.FAILED
-        assert record.outcome is not None
-        assert record.outcome.error is not None
-        assert record.outcome.error["code"] == "nonce_in_use"
-        assert not record.attempts
-    saved = second.worker.metrics.saved.labels(lanes.lane, "nonce_in_use")
-    assert saved._value.get() == 2
+        assert_unpaid(record)
+    assert metric(second.worker, "saved_total", lane=lanes.lane, why="nonce_in_use") == 2
     lanes.devnet.clear_faults()
     await lanes.done([stuck])
-    await lanes.done(await lanes.submit(relay("higher", 4, nonce + 1)))
+    await lanes.done(await lanes.submit(relay(lanes, user, "higher", 4, nonce + 1)))
+
+
+# -- lanes that do not see each other: two pools, two tenants, two workers
+
+
+async def two_pools(lanes: Stage) -> tuple[Running, Running, str]:
+    other = next(lanes.fresh)
+    return await lanes.start(), await lanes.start(other), lanes.pool_of(other)
+
+
+def never_signs(running: Running) -> asyncio.Event:
+    """Its signer was asked, and does not answer."""
+    asked = asyncio.Event()
+
+    async def sign(*_: object, **__: object) -> list[Attempt]:
+        asked.set()
+        await asyncio.Event().wait()
+        return []
+
+    running.chain.sign = sign  # type: ignore[method-assign]
+    return asked
+
+
+async def test_a_nonce_in_flight_of_one_pool_is_not_paid_for_by_another(lanes: Stage):
+    """Also not once it ran, and not after the worker that found it out was killed."""
+    user = next(lanes.fresh)
+    nonce = lanes.devnet.nonce(user, "final") + 5
+    _, second, pool = await two_pools(lanes)
+    lanes.devnet.fault("drop", signer_id=lanes.account["account_id"])
+    [stuck] = await lanes.submit(relay(lanes, user, "first", 1, nonce))
+    await lanes.until_status(stuck, Status.INFLIGHT)
+    rivals = await lanes.submit(
+        relay(lanes, user, "same", 2, nonce, pool=pool),
+        relay(lanes, user, "again", 3, nonce, pool=pool, tenant="other"),
+        relay(lanes, user, "free", 4, nonce + 1, pool=pool),
+    )
+    *refused, free = await lanes.finals(rivals)
+    for record in refused:
+        assert_unpaid(record)
+        assert "first" not in str(record.outcome), "another tenant's intent is not named"
+    assert free.status is Status.DONE
+    assert metric(second.worker, "saved_total", why="nonce_in_use") == 2
+    # The higher nonce ran first, so the chain refuses the other. Its number is free again, and of no use.
+    lanes.devnet.clear_faults()
+    [over] = await lanes.finals([stuck])
+    assert over.status is Status.FAILED
+    [late] = await lanes.finals(await lanes.submit(relay(lanes, user, "late", 5, nonce, pool=pool)))
+    assert_unpaid(late, "invalid_intent")
+
+
+async def test_a_nonce_that_ran_is_not_paid_for_again_by_a_pool_whose_node_lags(lanes: Stage, monkeypatch):
+    user = next(lanes.fresh)
+    nonce = lanes.devnet.nonce(user, "final") + 1
+    _, second, pool = await two_pools(lanes)
+    await lanes.done(await lanes.submit(relay(lanes, user, "first", 1, nonce)))
+    monkeypatch.setattr("txmanager.chains.near.chain.check_delegate_nonce", lambda *_: None)  # it saw the key before
+    [rival] = await lanes.finals(await lanes.submit(relay(lanes, user, "same", 2, nonce, pool=pool)))
+    assert_unpaid(rival)
+    assert metric(second.worker, "saved_total", why="nonce_in_use") == 1
+
+
+async def test_a_nonce_is_free_again_once_its_intent_ended_without_it(lanes: Stage):
+    """Neither an intent that was never signed nor a crash keeps a user from using the nonce."""
+    user = next(lanes.fresh)
+    nonce = lanes.devnet.nonce(user, "final") + 1
+    first, _, pool = await two_pools(lanes)
+    asked = never_signs(first)
+    [taken] = await lanes.submit(relay(lanes, user, "first", 1, nonce))
+    await asyncio.wait_for(asked.wait(), 20)
+    [rival] = await lanes.finals(await lanes.submit(relay(lanes, user, "same", 2, nonce, pool=pool)))
+    assert_unpaid(rival)
+    await first.crash()
+    await lanes.ledger.cancel(taken)
+    [ended] = await lanes.finals([taken])
+    assert ended.status is Status.CANCELLED
+    await lanes.done(await lanes.submit(relay(lanes, user, "now", 3, nonce, pool=pool)))
+
+
+async def test_an_intent_finds_its_nonce_its_own_after_a_crash(lanes: Stage):
+    user = next(lanes.fresh)
+    nonce = lanes.devnet.nonce(user, "final") + 1
+    first, _, pool = await two_pools(lanes)
+    asked = never_signs(first)
+    [taken] = await lanes.submit(relay(lanes, user, "first", 1, nonce))
+    await asyncio.wait_for(asked.wait(), 20)
+    await first.crash()
+    await lanes.start()
+    await lanes.done([taken])
+    [rival] = await lanes.finals(await lanes.submit(relay(lanes, user, "same", 2, nonce, pool=pool)))
+    assert_unpaid(rival, "invalid_intent", "nonce_in_use")
+
+
+async def test_of_many_pools_that_get_one_nonce_at_once_one_pays(lanes: Stage):
+    user = next(lanes.fresh)
+    nonce = lanes.devnet.nonce(user, "final") + 1
+    accounts = [next(lanes.fresh) for _ in range(6)]
+    await asyncio.gather(*(lanes.start(account) for account in accounts))
+    before = [lanes.devnet.nonce(account, "optimistic") for account in accounts]
+    rivals = [
+        relay(lanes, user, f"k{n}", n + 1, nonce, pool=lanes.pool_of(account)) for n, account in enumerate(accounts)
+    ]
+    records = await lanes.finals(await lanes.submit(*rivals))
+    assert [r.status for r in records].count(Status.DONE) == 1, records
+    for record in records:
+        if record.status is not Status.DONE:
+            assert_unpaid(record, "invalid_intent", "nonce_in_use")
+    assert sum(lanes.devnet.nonce(account, "optimistic") for account in accounts) == sum(before) + 1

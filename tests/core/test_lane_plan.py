@@ -146,6 +146,12 @@ TABLE: dict[str, tuple[Callable[[], LanePlan], str]] = {
         lambda: plan(flight(2, order=KILL), flight(1, order=KILL), traits=EVM),
         "Outbid 1",
     ),
+    "a lane that signs nothing outbids nothing, and keeps the order": (
+        lambda: plan(
+            flight(1, order=Replace(attempt(1), "why")), traits=EVM, stored=lane(LaneState.QUARANTINED, cursor=None)
+        ),
+        "nothing",
+    ),
     "a signer that refused is asked again": (
         lambda: plan(dead(1, order=RESIGN), stored=lane(LaneState.PAUSED, cause=PauseCause.SIGNER_REFUSED)),
         "TrySigner",

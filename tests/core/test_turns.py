@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txmanager.core.models import Intent, new_intent
+from txmanager.core.models import Intent, IntentId, check_key, is_name, new_intent
 from txmanager.core.turns import Turn, Turns
 
 READERS = {"toy.relay": lambda payload: Turn(str(payload["of"]), int(payload["number"]))}
@@ -35,3 +35,22 @@ def test_sequences_and_kinds_do_not_touch_each_other():
     assert turns.take(relay(5, of="bob")) is None
     assert turns.take(relay(5, kind="toy.other")) is None
     assert turns.take(relay(5, kind="toy.other")) is None
+
+
+def test_a_number_has_one_place_for_all_lanes_of_a_network():
+    turn = Turn("alice", 5)
+    assert turn.place("toy:main:one", 0) == turn.place("toy:main:two:3", 0)
+    others = [
+        turn.place("toy:test:one", 0),
+        turn.place("toy:main:one", 1),
+        Turn("alice", 6).place("toy:main:one", 0),
+        Turn("bob", 5).place("toy:main:one", 0),
+    ]
+    assert len({turn.place("toy:main:one", 0), *others}) == 5
+
+
+def test_no_caller_can_hold_the_place_of_a_number():
+    place = Turn("ed25519:x of alice.near, nonce index 3,", 5).place("near:mainnet:relay.near:ed25519:y", 0)
+    assert not is_name(place.pool)
+    assert IntentId.parse(place.text) == place
+    assert check_key(place.key) == place.key

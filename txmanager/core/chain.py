@@ -30,6 +30,8 @@ class Traits:
     """EVM: several attempts may share a nonce; any may land."""
     turns: TurnReaders = field(default_factory=dict)
     """Kinds of intents that use up a nonce of somebody else (NEAR: delegates), each with its reader."""
+    height_of: Callable[[Outcome], int | None] = lambda outcome: None
+    """The block that an outcome names; None where outcomes name none, or this one has none."""
 
 
 class Verdict(StrEnum):

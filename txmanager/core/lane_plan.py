@@ -150,6 +150,12 @@ class LanePlan(ABC):
         """The lane with what an operator asks of it, if anything."""
         return self.stored if self.state is LaneState.PAUSED and self.stored.command is not None else None
 
+    @property
+    def settled_nonce(self) -> int:
+        """The highest nonce of ours that was settled, by whichever owner; -1 for none."""
+        landed = self.stored.landed
+        return max(self.gaps.landed, -1 if landed is None else landed)
+
     def foreign(self, view: NonceView) -> bool:
         """The chain has used a nonce that was never signed here."""
         return view.next_nonce > self.head.cursor and self.stored.cursor is not None and not self.stored.keyless
@@ -236,7 +242,7 @@ class LanePlan(ABC):
         """Compare the chain's next nonce with all that is the lane's; answers which numbers are newly empty."""
         if not self.gaps.block or self.stored.cursor is None:
             return []
-        settled = max(self.gaps.landed, self.stored.landed if self.stored.landed is not None else -1)
+        settled = self.settled_nonce
         return self.gaps.saw(self.unowned(max(view.next_nonce, settled + 1)), now)
 
     # -- what to do

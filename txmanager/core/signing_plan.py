@@ -77,10 +77,11 @@ class SigningPlan(LanePlan):
 
     def _to_outbid(self) -> Flight | None:
         """Where attempts share nonces: the lowest nonce that wants a better price or a no-op. It cannot wait for what
-        is unsent, because it may be why that is."""
+        is unsent, because it may be why that is. A lane that may not sign leaves the order: an action that does nothing
+        would be asked for again and again."""
         if not self.traits.replaces:
             return None
-        wanted = [f for f in self.flights if self._outbids(f)]
+        wanted = [f for f in self.flights if self._outbids(f) and self.may_sign(f.order)]
         return min(wanted, key=lambda f: max(a.nonce for a in f.record.attempts), default=None)
 
     def _outbids(self, flight: Flight) -> bool:

@@ -1,14 +1,16 @@
 """Numbers of somebody else's sequence that intents use up: a user's nonce inside a delegate.
 
 The chain takes each number once, and of one sequence only in rising order. What comes second fails on chain, after the
-lane has paid for it. So an intent whose number is not above that of every unsettled one is refused before it is signed.
+lane has paid for it. So an intent whose number is not above that of every unsettled one of its lane is refused before
+it is signed; and so is one whose number an unsettled intent of any other lane has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 
-from txmanager.core.models import Intent, Json, failure
+from txmanager.core.models import Intent, IntentId, Json, failure
 from txmanager.core.values import value
 
 
@@ -18,6 +20,13 @@ class Turn:
 
     sequence: str
     number: int
+
+    def place(self, lane: str, rank: int) -> IntentId:
+        """Where the ledger keeps which intent has this number on the lane's network, whatever its pool and tenant. The
+        next rank is free for another intent once the one before has ended. No pool can have this name."""
+        chain, network, _ = lane.split(":", 2)
+        digest = blake2b(f"{self.number} {self.sequence}".encode(), digest_size=20).hexdigest()
+        return IntentId(f"turns:{chain}:{network}", f"{digest}:{rank}")
 
 
 TurnReaders = Mapping[str, Callable[[Mapping[str, Json]], Turn | None]]
@@ -31,12 +40,12 @@ class Turns:
         self._readers = readers
         self._highest: dict[str, int] = {}
         for intent in unsettled:
-            if (turn := self._read(intent)) is not None:
+            if (turn := self.turn_of(intent)) is not None:
                 self._note(turn)
 
     def take(self, intent: Intent) -> dict[str, Json] | None:
         """None: the number is free, and this intent has it now. Otherwise the error that the intent ends with."""
-        turn = self._read(intent)
+        turn = self.turn_of(intent)
         if turn is None:
             return None
         highest = self._highest.get(turn.sequence)
@@ -50,7 +59,7 @@ class Turns:
         self._note(turn)
         return None
 
-    def _read(self, intent: Intent) -> Turn | None:
+    def turn_of(self, intent: Intent) -> Turn | None:
         reader = self._readers.get(intent.kind)
         return reader(intent.payload) if reader is not None else None
 

@@ -1,6 +1,6 @@
-"""`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a fifth of them with monitors beside, a fifth
-with callers who sign themselves, a fifth on an unreliable ledger, a fifth with a node that lies; a single
-seed prints its history (`--world`)."""
+"""`python -m tests.sim.evm 2000`: that many schedules of EVM lanes, a sixth of them with monitors beside, a sixth
+with callers who sign themselves, a sixth on an unreliable ledger, one with a node that lies, one on a chain that
+goes back past finality; a single seed prints its history (`--world`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.sim.evm import lying, monitor, reservations, unreliable, world
+from tests.sim.evm import lying, monitor, replays, reservations, unreliable, world
 
 WORLDS = {
     "plain": world,
@@ -17,6 +17,7 @@ WORLDS = {
     "reservations": reservations,
     "unreliable": unreliable,
     "lying": lying,
+    "replays": replays,
 }
 
 

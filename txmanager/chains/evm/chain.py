@@ -25,7 +25,7 @@ from txmanager.chains.evm.nodes import Broadcaster, ask_many, expect
 from txmanager.chains.evm.raw import read_own
 from txmanager.chains.evm.simulation import MIN_GAS, read, simulate
 from txmanager.chains.evm.spending import highest_price, within_max_cost
-from txmanager.chains.evm.tracker import Tracker
+from txmanager.chains.evm.tracker import Tracker, height_of
 from txmanager.chains.evm.transaction import (
     DYNAMIC,
     LEGACY,
@@ -67,7 +67,7 @@ _log = structlog.get_logger("evm")
 
 
 class EvmChain:
-    traits = Traits(gaps_block=True, overtaking_kills=False, replaces=True)
+    traits = Traits(gaps_block=True, overtaking_kills=False, replaces=True, height_of=height_of)
 
     def __init__(
         self,

@@ -185,6 +185,11 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
     return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error, cost=fees)
 
 
+def height_of(outcome: Outcome) -> int | None:
+    told = (outcome.result or {}).get("block_number")
+    return int(told) if isinstance(told, str) and told.isdecimal() else None
+
+
 def _value(attempt: Attempt, receipt: Mapping[str, Any]) -> int:
     """What left the sender beside fees: what it pays to itself does not."""
     body, sender = read_raw(attempt.raw).body, receipt.get("from")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from txmanager.core.chain import NonceView
 from txmanager.core.errors import Busy, KeyMissing, TxManagerError, Unavailable
-from txmanager.core.models import Json, Lane
+from txmanager.core.models import IntentId, Json, Lane
 from txmanager.core.stops import QuarantineCause
 from txmanager.core.write_head import WriteHead
 
@@ -147,12 +147,14 @@ class Checks:
     async def look(self) -> None:
         """Where gaps block: what belongs to nobody, what somebody else used, whether what was final is still there."""
         lane = self._lane
-        nonce, height = self.deepest
         try:
             view = await lane.chain.nonce(lane.id)
         except (Unavailable, Busy, KeyMissing):
             return
         lane.gaps.see(view)
+        if self.deepest[0] < view.next_nonce <= lane.plan.settled_nonce:
+            self.deepest = max(self.deepest, await self._before(view.next_nonce))
+        nonce, height = self.deepest
 
         def undone(seen: NonceView) -> bool:
             """A settled nonce that the chain would take again. A node that lags says so, too: its height tells."""
@@ -168,6 +170,20 @@ class Checks:
             await self._quarantine_if(undone, view, QuarantineCause.REORG_BEYOND_FINALITY, evidence)
         except (Unavailable, Busy) as error:  # too few nodes say so: the next look asks again
             lane.log.warning("not confirmed", error=str(error))
+
+    async def _before(self, since: int) -> tuple[int, int]:
+        """The highest nonce that an earlier owner saw final, with its height, as far as its bytes are kept."""
+        ledger, height_of = self._lane.context.ledger, self._lane.chain.traits.height_of
+        try:
+            for one in reversed(await ledger.kept(self._lane.id, since)):
+                record = await ledger.read(IntentId.parse(one.intent)) if one.intent else None
+                if record is None or record.outcome is None or record.outcome.tx_hash != one.hash:
+                    continue
+                if (height := height_of(record.outcome)) is not None:
+                    return one.nonce, height
+        except TxManagerError as error:  # the next look reads again
+            self._lane.log.warning("final bytes not read", error=str(error))
+        return -1, -1
 
     async def _undone(self, since: int) -> dict[str, str]:
         """The intents whose end the chain took back, as far as their bytes are kept."""

@@ -17,6 +17,7 @@ from txmanager.runtime.lane.outbox import Outbox
 from txmanager.runtime.lane.owner import OwnedLane, Unserved
 from txmanager.runtime.lane.prepare import count_saved, fail_unsigned, prepare, record_of
 from txmanager.runtime.lane.sealing import sealed
+from txmanager.runtime.lane.shared_turns import share
 from txmanager.runtime.lane.shortage import Shortage
 from txmanager.runtime.lane.signatures import NotYet, Slot
 from txmanager.runtime.lane.wallet import Wanted
@@ -137,6 +138,9 @@ class FirstAttempts:
                 count_saved(lane, "nonce_in_use")
             else:
                 ready.append((entry, result))
+        if turns is not None:
+            shared = await share(lane, turns, ready)
+            ready, failed = shared.ready, [*failed, *shared.failed]
         await fail_unsigned(lane, failed)
         if failed:
             lane.log.info("intents refused before signing", count=len(failed))

@@ -205,6 +205,11 @@ class OwnedLane:
         except TxManagerError as error:
             self.log.warning("final bytes not kept", error=str(error))
 
+    async def forget_kept(self) -> None:
+        """An operator answers for what the chain undid: nothing below the cursor is missing any more."""
+        keep_ms = self.policy.keep_final_ms
+        await self.retry_while_leased(lambda: self.context.ledger.keep(self.fence, (), keep_ms, 0))
+
     async def _stop(self, state: LaneState, cause: StopCause, reason: str, evidence: Mapping[str, Json]) -> Lane:
         try:
             return await self.retry_while_leased(

@@ -73,6 +73,8 @@ class Requests:
             baseline = await lane.checks.agreed_nonce(chain)
             if not lane.chain.traits.gaps_block:
                 baseline = max(baseline, lane.plan.head.cursor + 1)
+            if lane.plan.gaps.block and chain.next_nonce <= lane.plan.settled_nonce:
+                await lane.forget_kept()  # before the word that ends the quarantine: it cannot be replayed any more
             cursor = await lane.retry_while_leased(
                 lambda: lane.context.ledger.baseline(lane.fence, baseline, operator=True)
             )

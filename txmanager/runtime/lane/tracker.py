@@ -116,7 +116,8 @@ class Tracker:
         match step:
             case Resign() | Kill() | Replace():
                 flight.order = step
-                self._lane.work.set()
+                if self._lane.plan.may_sign(step):  # else it waits for the lane; a wake-up would send all again at once
+                    self._lane.work.set()
             case Hold():
                 await self._hold(flight, step)
             case Pause(cause=cause, evidence=evidence):
