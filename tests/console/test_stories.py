@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.api.stage import Stage, bearer
 from tests.conftest import HasUrl
@@ -191,6 +191,30 @@ def test_all_that_fit_a_filter_are_cancelled_after_a_dry_run(console: Console, w
     expect(dialog).to_have_count(0)
     assert {stage.get(f"/v1/intents/{begin}-{n}").json()["status"] for n in range(12)} == {"cancelled"}
     assert stage.get(f"/v1/intents/{other}").json()["status"] == "queued"
+
+
+def test_a_bulk_cancel_goes_on_when_the_api_is_busy(console: Console, worker_off: Stage):
+    stage, begin = worker_off, new_key("busy")
+    for n in range(6):
+        stage.transfer(f"{begin}-{n}")
+    page = console.log_in(path=f"/intents?key_prefix={begin}")
+    refused: list[str] = []
+
+    def busy(route: Route) -> None:
+        if len(refused) >= 3:
+            route.continue_()
+            return
+        refused.append(route.request.url)
+        route.fulfill(status=429, json={"code": "quota_used", "detail": "too many calls"})
+
+    page.route("**/cancel?*", busy)
+    page.get_by_role("button", name="Cancel all matching").click()
+    dialog = page.locator("dialog")
+    dialog.locator("input").fill("cancel 6")
+    dialog.get_by_role("button", name="Cancel 6").click()
+    expect(dialog).to_have_count(0, timeout=20_000)
+    assert len(refused) == 3
+    assert {stage.get(f"/v1/intents/{begin}-{n}").json()["status"] for n in range(6)} == {"cancelled"}
 
 
 def test_submitting_again_prefills_a_new_key(console: Console, worker_off: Stage):

@@ -12,8 +12,9 @@ export class Problem extends Error {
   }
 }
 
-const PASSING = [0, 429, 503]
-const RETRY_MS = 2000
+/** What a busy API, or one that is away for a moment, answers. */
+export const PASSING = [0, 429, 503]
+export const RETRY_MS = 2000
 const AWAY = { code: 'away', detail: 'The API does not answer.', do: 'It is tried again by itself.' }
 
 /** `await call('POST', lanePath(lane, 'pause'), { body: { reason } })` */

@@ -45,13 +45,13 @@ export const count = (number, one, many = `${one}s`) => `${grouped(number)} ${nu
 /** A code of the server ("foreign_nonce_use") in words. */
 export const words = code => String(code).replaceAll('_', ' ')
 
-/** A whole number of a chain's smallest unit as coins, every digit kept. */
-export function coins(amount, unit) {
+/** A whole number of a chain's smallest unit as coins. What is cut off ends in "…". */
+export function coins(amount, unit, decimals = 8) {
   if (!unit?.coin || amount === undefined || amount === null) return grouped(amount)
   const negative = String(amount).startsWith('-')
   const digits = String(amount).replace('-', '').padStart(unit.decimals + 1, '0')
   const whole = digits.slice(0, -unit.decimals)
   const part = digits.slice(-unit.decimals).replace(/0+$/, '')
-  const shown = part.length > 8 ? `${part.slice(0, 8)}…` : part
+  const shown = part.length > decimals ? `${part.slice(0, decimals)}…` : part
   return `${negative ? '−' : ''}${grouped(whole)}${shown && `.${shown}`} ${unit.coin}`
 }

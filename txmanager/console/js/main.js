@@ -59,7 +59,7 @@ function Side({ page }) {
       aria-current=${name === page ? 'page' : undefined}>${title}
       ${name === 'overview' && needy > 0 && html`<span class="badge" title=${`${count(needy, 'lane')} stopped`}>${needy}</span>`}</${Link}>`)}</nav>
     <div class="whoami"><strong>${who.name}</strong>
-      ${who.tenant === '*' ? 'all tenants' : `tenant ${who.tenant}`} · ${who.scopes.join(', ')}
+      <span>${who.tenant === '*' ? 'all tenants' : `tenant ${who.tenant}`} · ${who.scopes.join(', ')}</span>
       ${who.session_ends_at && html`<div><button type="button" onClick=${leave}>Log out</button></div>`}
     </div>
   </aside>`

@@ -72,6 +72,7 @@ export function Intent({ query: { key, pool, tenant } }) {
           ['Lane', html`<${Link} page="lane" query=${{ lane: record.lane }} class="mono">${laneName(record.lane)}</${Link}><${Copy} text=${record.lane} />`],
           ['Nonce', record.nonce === null ? null : html`<span class="mono">${record.nonce}</span>`],
           ['Transaction', record.tx_hash && html`<${Hash} hash=${record.tx_hash} lane=${record.lane} />`],
+          record.cost !== undefined && ['Cost', html`<span class="num" title=${record.cost}>${coins(record.cost, unitOf(record.lane))}</span>`],
           ['Accepted', html`<${Ago} at=${record.created_at} />`],
           ['Last change', html`<${Ago} at=${record.updated_at} />`],
         ]} /></${Panel}>

@@ -4,9 +4,11 @@ import { call, lanePath, useGet } from '../api.js'
 import { count, grouped, laneName, words } from '../format.js'
 import { lanes, onLook } from '../live.js'
 import { useValue } from '../observable.js'
+import { usePurses } from '../purses.js'
 import { rates } from '../rates.js'
 import { Link, go } from '../router.js'
 import { session } from '../session.js'
+import { Balance } from '../ui/balance.js'
 import { confirm } from '../ui/confirm.js'
 import { Id } from '../ui/copy.js'
 import { Empty, Facts, Head, Json, Note, Panel, Trouble } from '../ui/notes.js'
@@ -26,6 +28,7 @@ export function Lane({ query: { lane: id } }) {
   const { who } = useValue(session)
   const live = useValue(lanes).get(id)
   const perSecond = useValue(rates).get(id) ?? 0
+  const purses = usePurses().byLane.get(id) ?? []
   const read = useGet(lanePath(id), {}, { skip: Boolean(live) })
   const queue = useGet('/v1/intents', { lane: id, limit: 500 }, { everyMs: 20_000 })
   useEffect(() => onLook(look => look.events.some(event => event.lane === id) && queue.reload()), [id])
@@ -52,6 +55,7 @@ export function Lane({ query: { lane: id } }) {
       ['In flight', grouped(lane.unfinished)],
       ['Landed per second', perSecond.toFixed(1)],
       ['Oldest', lane.depth && lane.oldest_ms && lane.seenAt ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : null],
+      ...(purses.length ? purses : [null]).map(purse => [purse && purse.kind !== 'account' ? `Balance: ${words(purse.kind)}` : 'Balance', purse && html`<${Balance} purses=${[purse]} decimals=${8} />`]),
       ['Next nonce', lane.cursor === null ? null : html`<span class="mono">${lane.cursor}</span>`],
       ['Highest final nonce', lane.landed === null ? null : html`<span class="mono">${lane.landed}</span>`],
       ['Take-overs', grouped(lane.epoch)],

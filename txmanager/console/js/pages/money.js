@@ -1,13 +1,16 @@
 // What budgets leave, and what was spent.
 import { html } from '../../vendor/preact.js'
 import { useGet } from '../api.js'
-import { coins, grouped, words } from '../format.js'
+import { coins, count, grouped, laneName, words } from '../format.js'
 import { useValue } from '../observable.js'
-import { refine } from '../router.js'
-import { system } from '../system.js'
+import { usePurses } from '../purses.js'
+import { Link, refine } from '../router.js'
+import { system, unitOf } from '../system.js'
+import { Balance } from '../ui/balance.js'
 import { Empty, Head, Panel, Trouble } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
 import { Table } from '../ui/table.js'
+import { Ago } from '../ui/time.js'
 
 const BY = ['day', 'pool', 'kind', 'token', 'tenant']
 const NEARLY = 80
@@ -23,7 +26,26 @@ export function Money({ query }) {
       empty=${html`<${Empty} title=${budgets.loading && !budgets.value ? 'Reading …' : 'No budget.'}>A budget bounds what a token or a pool spends in a span of time:
         <code>budget = [{ network = "mainnet", amount = "10 NEAR", per = "1d" }]</code> in <code>[api.tokens.limits]</code> or <code>[pools.NAME.policy]</code>.</${Empty}>`} />
     </${Panel}>
+    <${Balances} />
     <${Usage} by=${BY.includes(query.by) ? query.by : 'day'} networks=${networks} />`
+}
+
+/** What lanes pay from, the low ones first. */
+function Balances() {
+  const { list, readAt } = usePurses()
+  const rows = [...list].sort((a, b) => b.is_low - a.is_low)
+  return html`<${Panel} title="Balances" flush extra=${readAt && html`<span class="faint">read <${Ago} at=${readAt} /></span>`}>
+    <${Table} label="Balances" rows=${rows} keyOf=${purse => `${purse.purse} ${purse.kind}`} tall=${10}
+      columns=${[
+        { name: 'purse', title: 'Paid from', width: 'minmax(0, 1.6fr)', cell: purse => html`<${Link} page="lane" query=${{ lane: purse.lanes[0] }} class="mono" title=${purse.purse}>${laneName(purse.purse)}</${Link}>` },
+        { name: 'kind', title: 'Kind', wide: true, width: '90px', cell: purse => words(purse.kind) },
+        { name: 'network', title: 'Network', wide: true, width: 'minmax(0, 0.8fr)', cell: purse => purse.network },
+        { name: 'lanes', title: 'Pays for', right: true, wide: true, width: '90px', cell: purse => count(purse.lanes.length, 'lane') },
+        { name: 'low', title: 'Low below', right: true, wide: true, width: 'minmax(0, 0.8fr)', cell: purse => purse.low === null ? html`<span class="faint">not set</span>` : coins(purse.low, unitOf(purse.lanes[0])) },
+        { name: 'balance', title: 'Balance', right: true, width: 'minmax(0, 1fr)', cell: purse => html`<${Balance} purses=${[purse]} decimals=${8} />` },
+      ]}
+      empty=${html`<${Empty} title=${readAt ? 'No lane pays from anything yet.' : 'Reading the chains …'}>The account of each lane, its gas keys and allowances are listed here.</${Empty}>`} />
+  </${Panel}>`
 }
 
 function columnsFor(networks) {

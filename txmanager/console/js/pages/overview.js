@@ -4,9 +4,11 @@ import { useGet } from '../api.js'
 import { count, grouped, laneName, span } from '../format.js'
 import { events, lanes, onLook } from '../live.js'
 import { useValue } from '../observable.js'
+import { usePurses } from '../purses.js'
 import { rates, throughput } from '../rates.js'
 import { Link, go, refine } from '../router.js'
 import { session } from '../session.js'
+import { Balance, inWords } from '../ui/balance.js'
 import { Chart } from '../ui/chart.js'
 import { Empty, Head, Note, Panel } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
@@ -23,6 +25,7 @@ export const stopped = all => [...all.values()]
 export function Overview({ query }) {
   const all = useValue(lanes)
   const perLane = useValue(rates)
+  const purses = usePurses()
   const shown = useMemo(() => [...all.values()]
     .filter(lane => (!query.pool || lane.pool === query.pool) && (!query.state || lane.state === query.state)
       && (!query.lane || lane.lane.includes(query.lane)))
@@ -31,7 +34,7 @@ export function Overview({ query }) {
   const oldest = Math.max(0, ...shown.map(lane => lane.oldest_ms))
   const perSecond = shown.reduce((sum, lane) => sum + (perLane.get(lane.lane) ?? 0), 0)
   return html`<${Head} title="Overview">${count(shown.length, 'lane')} in ${count(new Set(shown.map(lane => lane.pool)).size, 'pool')}</${Head}>
-    <${NeedsYou} all=${all} />
+    <${NeedsYou} all=${all} purses=${purses.list} />
     <div class="tiles">
       <${Tile} name="Waiting" value=${grouped(total(shown, 'depth') - total(shown, 'unfinished'))} more="queued intents" />
       <${Tile} name="In flight" value=${grouped(total(shown, 'unfinished'))} more="signed, not final" />
@@ -41,7 +44,7 @@ export function Overview({ query }) {
     </div>
     <${Charts} />
     <${Panel} title="Lanes" flush extra=${html`<${LaneFilters} all=${all} query=${query} />`}>
-      <${Table} label="Lanes" columns=${COLUMNS(perLane)} rows=${shown} keyOf=${lane => lane.lane} tall=${16}
+      <${Table} label="Lanes" columns=${COLUMNS(perLane, purses.byLane)} rows=${shown} keyOf=${lane => lane.lane} tall=${16}
         open=${lane => go('lane', { lane: lane.lane })}
         empty=${all.size
           ? html`<${Empty} title="No lane fits."><button class="plain" onClick=${() => refine({ pool: '', state: '', lane: '' })}>Show all lanes</button></${Empty}>`
@@ -52,7 +55,7 @@ export function Overview({ query }) {
 
 const Tile = ({ name, value, more }) => html`<div class="tile"><span>${name}</span><b>${value}</b><small>${more}</small></div>`
 
-const COLUMNS = perLane => [
+const COLUMNS = (perLane, pursesOf) => [
   { name: 'lane', title: 'Lane', width: 'minmax(0, 2fr)', cell: lane => html`<${Link} page="lane" query=${{ lane: lane.lane }} class="mono" title=${lane.lane}>${laneName(lane.lane)}</${Link}>` },
   { name: 'pool', title: 'Pool', wide: true, width: 'minmax(70px, 0.6fr)', cell: lane => lane.pool },
   { name: 'state', title: 'State', width: '118px', cell: lane => html`<${Status} of=${lane.state} title=${lane.reason} />` },
@@ -60,7 +63,7 @@ const COLUMNS = perLane => [
   { name: 'flight', title: 'In flight', right: true, width: '70px', wide: true, cell: lane => grouped(lane.unfinished) },
   { name: 'rate', title: 'Per second', right: true, width: '84px', wide: true, cell: lane => (perLane.get(lane.lane) ?? 0).toFixed(1) },
   { name: 'oldest', title: 'Oldest', right: true, width: '90px', wide: true, cell: lane => lane.depth && lane.oldest_ms ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : html`<span class="faint">–</span>` },
-  { name: 'nonce', title: 'Next nonce', right: true, width: 'minmax(110px, 0.9fr)', wide: true, cell: lane => html`<span class="mono">${lane.cursor ?? '–'}</span>` },
+  { name: 'balance', title: 'Balance', right: true, width: 'minmax(110px, 0.9fr)', wide: true, cell: lane => html`<${Balance} purses=${pursesOf.get(lane.lane)} />` },
   { name: 'owner', title: 'Worker', wide: true, width: 'minmax(90px, 1fr)', cell: lane => lane.owner || html`<span class="faint">none</span>` },
 ]
 
@@ -76,7 +79,7 @@ function LaneFilters({ all, query }) {
 }
 
 /** Everything that waits for a person, in one list, on top. */
-function NeedsYou({ all }) {
+function NeedsYou({ all, purses }) {
   const { who } = useValue(session)
   const operates = who.scopes.includes('operate')
   const ready = useGet('/readyz', {}, { everyMs: 30_000 })
@@ -86,6 +89,7 @@ function NeedsYou({ all }) {
   const alone = [...all.values()].filter(lane => lane.depth && !lane.owner && lane.state === 'active')
   const holds = held.value?.intents ?? []
   const letters = dead.value?.dead ?? []
+  const low = purses.filter(purse => purse.is_low)
   const checks = Object.entries(ready.value?.checks ?? ready.problem?.checks ?? {}).filter(([, check]) => !check.ok)
   const items = [
     ...stopped(all).slice(0, 20).map(lane => html`<li key=${lane.lane}><${Status} of=${lane.state} />
@@ -95,6 +99,9 @@ function NeedsYou({ all }) {
       <${Link} page="intent" query=${{ key: record.idempotency_key, pool: record.pool, tenant: record.tenant }} class="mono">${record.idempotency_key}</${Link}>
       <span>${record.error?.reason ?? record.error?.message ?? 'waits for an operator'}</span><span class="push faint"><${Ago} at=${record.updated_at} /></span></li>`),
     holds.length > 10 && html`<li key="more"><${Link} page="intents" query=${{ status: 'held' }}>All held intents</${Link}></li>`,
+    ...low.slice(0, 10).map(purse => html`<li key=${`low ${purse.purse} ${purse.kind}`}><${Status} of="degraded" word="low balance" />
+      <${Link} page="lane" query=${{ lane: purse.lanes[0] }} class="mono">${laneName(purse.purse)}</${Link}>
+      <span>${inWords(purse)}, pays for ${count(purse.lanes.length, 'lane')}</span></li>`),
     letters.length > 0 && html`<li key="dead"><${Status} of="failed" word="undelivered" /><${Link} page="webhooks">${count(letters.length, 'webhook event')}</${Link}>
       <span>no target took ${letters.length === 1 ? 'it' : 'them'}</span></li>`,
     ...alone.slice(0, 5).map(lane => html`<li key=${`alone ${lane.lane}`}><${Status} of="degraded" word="no worker" />
@@ -111,10 +118,10 @@ function Charts() {
   return html`<div class="two">
     <${Panel} title="Throughput"><${Chart} label="Intents that ended per second"
       series=${[{ name: 'done', tone: 'good', points: of('done') }, { name: 'failed', tone: 'bad', points: of('failed') }]}
-      format=${value => `${value.toFixed(1)}/s`} empty="Draws itself as intents end while this page is open." /></${Panel}>
+      format=${value => `${value.toFixed(1)}/s`} empty="Measured from now on. With an archive it begins ten minutes ago." /></${Panel}>
     <${Panel} title="Time to the end"><${Chart} label="From acceptance to the end"
       series=${[{ name: 'median', tone: 'busy', points: of('median') }, { name: '95 of 100', tone: 'warn', points: of('p95') }]}
-      format=${span} empty="Measured on intents that are accepted and end while this page is open." /></${Panel}>
+      format=${span} empty="Appears as soon as intents end." /></${Panel}>
   </div>`
 }
 
