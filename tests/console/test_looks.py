@@ -101,6 +101,8 @@ def test_every_page_is_readable_by_everybody(
         if name != "overview":
             page.goto(f"{console.stage.url}/console{path}")
             until_live(page)
+        if name == "overview":
+            page.locator("path.line").first.wait_for()
         page.wait_for_timeout(700)  # live pages never become idle: let the first answers come
         page.screenshot(path=PICTURES / f"{name}-{screen}.png")
         check_access(page, f"{name} {screen}")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.api.stage import Stage, bearer
-from tests.console.conftest import Console
+from tests.console.conftest import Console, ensure_worker
 from tests.console.furnished import EXPLORER, Furnished
 from tests.waiting import until_sync
 
@@ -92,6 +92,18 @@ def test_a_low_balance_needs_somebody_and_is_shown_with_its_lane(whole: Console)
     expect(page.locator("[aria-label='Balances: rows']")).to_contain_text("1 000 000 000 NEAR")
     expect(page.locator("[aria-label='Budgets: rows']")).to_contain_text("2 NEAR")
     expect(page.locator("[aria-label='Usage: rows']")).to_contain_text("NEAR")
+
+
+def test_the_system_page_says_which_part_stands_still(whole: Console, installation: Furnished):
+    installation.stage.worker.kill()
+    try:
+        until_sync(lambda: installation.stage.client.get("/readyz").status_code == 503, 20)
+        page = whole.log_in(path="/system")
+        expect(page.locator(".note", has_text="Not ready")).to_be_visible()
+        expect(page.locator(".panel", has_text="Parts")).to_contain_text("no worker of this pool is alive")
+        expect(page.locator("[aria-label='Networks: rows']")).to_contain_text("yes")
+    finally:
+        ensure_worker(installation.stage)
 
 
 def test_purses_of_pools_that_a_token_may_not_use_are_hidden(installation: Furnished):

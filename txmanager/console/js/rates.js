@@ -34,7 +34,7 @@ onLook(look => {
   else if (look.missed || watchedSince === null) watchedSince = look.at // whatever was before is not known
   if (!seeded && look.all && look.at) {
     seeded = true
-    seed(look.at).catch(() => {}) // the chart begins now then
+    seed(look.at).then(() => draw(look.at), () => {}) // without it the chart begins now
   }
   for (const lane of look.lanes) {
     if (lane.landed === null) continue

@@ -56,14 +56,14 @@ export function Intents({ query }) {
 
 const COLUMNS = [
   { name: 'status', title: 'Status', width: '112px', cell: record => html`<${Status} of=${record.status} />` },
-  { name: 'key', title: 'Key', width: 'minmax(0, 2fr)', cell: record => {
+  { name: 'key', title: 'Key', width: 'minmax(0, 1.6fr)', cell: record => {
     const [page, query] = openPage(record)
     return html`<${Link} page=${page} query=${query} class="mono" title=${record.idempotency_key}>${record.idempotency_key}</${Link}>`
   } },
-  { name: 'kind', title: 'Kind', wide: true, width: 'minmax(120px, 1fr)', cell: record => record.kind },
-  { name: 'lane', title: 'Lane', wide: true, width: 'minmax(0, 1.2fr)', cell: record => html`<${Link} page="lane" query=${{ lane: record.lane }} class="mono" title=${record.lane}>${laneName(record.lane)}</${Link}>` },
-  { name: 'hash', title: 'Transaction', wide: true, width: 'minmax(0, 1fr)', cell: record => record.tx_hash ? html`<span class="mono" title=${record.tx_hash}>${short(record.tx_hash)}</span>` : html`<span class="faint">–</span>` },
-  { name: 'error', title: 'Error', wide: true, width: 'minmax(0, 0.9fr)', cell: record => record.error?.reason ?? record.error?.code ?? '' },
+  { name: 'kind', title: 'Kind', wide: true, width: 'minmax(0, 0.85fr)', cell: record => html`<span title=${record.kind}>${record.kind}</span>` },
+  { name: 'lane', title: 'Lane', wide: true, width: 'minmax(0, 1.4fr)', cell: record => html`<${Link} page="lane" query=${{ lane: record.lane }} class="mono" title=${record.lane}>${laneName(record.lane)}</${Link}>` },
+  { name: 'hash', title: 'Transaction', wide: true, width: '138px', cell: record => record.tx_hash ? html`<span class="mono" title=${record.tx_hash}>${short(record.tx_hash)}</span>` : html`<span class="faint">–</span>` },
+  { name: 'error', title: 'Error', wide: true, width: 'minmax(0, 1.4fr)', cell: record => html`<span title=${record.error?.message}>${record.error?.reason ?? record.error?.code ?? ''}</span>` },
   { name: 'at', title: 'Accepted', right: true, width: '92px', cell: record => html`<${Ago} at=${record.created_at} />` },
 ]
 
@@ -142,7 +142,7 @@ function ByCode({ rows, query, more }) {
   for (const { status, error } of rows) if (status === 'failed' && error?.code) counts.set(error.code, (counts.get(error.code) ?? 0) + 1)
   if (!counts.size) return null
   const most = Math.max(...counts.values())
-  return html`<${Panel} title="Failures by code" extra=${html`<span class="faint">of the ${grouped(rows.length)} newest${more ? ', scroll for more' : ''}</span>`}>
+  return html`<${Panel} title="Failures by code" extra=${html`<span class="faint">among the newest ${count(rows.length, 'intent')}${more ? '; scroll down for more' : ''}</span>`}>
     <ul class="codes" aria-label="Failures by code">${[...counts].sort((a, b) => b[1] - a[1]).map(([code, n]) =>
     html`<li key=${code}><button type="button" class="plain mono" aria-pressed=${query.error === code}
         onClick=${() => refine({ error: query.error === code ? '' : code })}>${code}</button>

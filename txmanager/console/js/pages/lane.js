@@ -44,7 +44,7 @@ export function Lane({ query: { lane: id } }) {
   const stopped = ['paused', 'quarantined'].includes(lane.state)
   return html`<${Head} title=${html`<${Id} text=${id} shown=${laneName(id)} />`}
       verbs=${steers && Object.entries(VERBS).filter(([, verb]) => verb.from.includes(lane.state)).map(([name, verb]) =>
-        html`<button type="button" key=${name} class=${name === 'resume' ? 'primary' : ''} onClick=${() => steer(lane, name, verb)}>${verb.title} …</button>`)}>
+        html`<button type="button" key=${name} class=${name === 'resume' && lane.state !== 'quarantined' ? 'primary' : ''} onClick=${() => steer(lane, name, verb)}>${verb.title} …</button>`)}>
       <${Status} of=${lane.state} /> · pool ${lane.pool}${lane.keyless ? ' · keyless: its callers sign' : ''}
     </${Head}>
     ${lane.reason && html`<${Note} tone=${lane.state === 'quarantined' ? 'bad' : 'warn'}><strong>${stopped ? `${lane.state}: ` : ''}</strong>${lane.reason}
@@ -55,7 +55,7 @@ export function Lane({ query: { lane: id } }) {
       ['In flight', grouped(lane.unfinished)],
       ['Landed per second', perSecond.toFixed(1)],
       ['Oldest', lane.depth && lane.oldest_ms && lane.seenAt ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : null],
-      ...(purses.length ? purses : [null]).map(purse => [purse && purse.kind !== 'account' ? `Balance: ${words(purse.kind)}` : 'Balance', purse && html`<${Balance} purses=${[purse]} decimals=${8} />`]),
+      ...(purses.length ? purses : [null]).map(purse => [purse && purse.kind !== 'account' ? `Balance: ${words(purse.kind)}` : 'Balance', purse && html`<${Balance} purses=${[purse]} />`]),
       ['Next nonce', lane.cursor === null ? null : html`<span class="mono">${lane.cursor}</span>`],
       ['Highest final nonce', lane.landed === null ? null : html`<span class="mono">${lane.landed}</span>`],
       ['Take-overs', grouped(lane.epoch)],

@@ -1,7 +1,7 @@
 // What needs somebody, how fast it goes, and every lane as it works.
 import { html, useEffect, useMemo, useState } from '../../vendor/preact.js'
 import { useGet } from '../api.js'
-import { count, grouped, laneName, span } from '../format.js'
+import { count, grouped, laneName, span, words } from '../format.js'
 import { events, lanes, onLook } from '../live.js'
 import { useValue } from '../observable.js'
 import { usePurses } from '../purses.js'
@@ -63,7 +63,7 @@ const COLUMNS = (perLane, pursesOf) => [
   { name: 'flight', title: 'In flight', right: true, width: '70px', wide: true, cell: lane => grouped(lane.unfinished) },
   { name: 'rate', title: 'Per second', right: true, width: '84px', wide: true, cell: lane => (perLane.get(lane.lane) ?? 0).toFixed(1) },
   { name: 'oldest', title: 'Oldest', right: true, width: '90px', wide: true, cell: lane => lane.depth && lane.oldest_ms ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : html`<span class="faint">–</span>` },
-  { name: 'balance', title: 'Balance', right: true, width: 'minmax(110px, 0.9fr)', wide: true, cell: lane => html`<${Balance} purses=${pursesOf.get(lane.lane)} />` },
+  { name: 'balance', title: 'Balance', right: true, width: 'minmax(130px, 1fr)', wide: true, cell: lane => html`<${Balance} purses=${pursesOf.get(lane.lane)} />` },
   { name: 'owner', title: 'Worker', wide: true, width: 'minmax(90px, 1fr)', cell: lane => lane.owner || html`<span class="faint">none</span>` },
 ]
 
@@ -90,27 +90,37 @@ function NeedsYou({ all, purses }) {
   const holds = held.value?.intents ?? []
   const letters = dead.value?.dead ?? []
   const low = purses.filter(purse => purse.is_low)
-  const checks = Object.entries(ready.value?.checks ?? ready.problem?.checks ?? {}).filter(([, check]) => !check.ok)
+  const checks = Object.entries(ready.value?.checks ?? {}).filter(([name, check]) => !check.ok && !(name.startsWith('pool:') && alone.length))
   const items = [
     ...stopped(all).slice(0, 20).map(lane => html`<li key=${lane.lane}><${Status} of=${lane.state} />
       <${Link} page="lane" query=${{ lane: lane.lane }} class="mono">${laneName(lane.lane)}</${Link}>
-      <span>${lane.reason}</span><span class="push faint">${count(lane.depth, 'intent')} ${lane.depth === 1 ? 'waits' : 'wait'}</span></li>`),
+      <span>${lane.reason}</span><${Waiting} count=${lane.depth} /></li>`),
     ...holds.slice(0, 10).map(record => html`<li key=${record.life}><${Status} of="held" />
       <${Link} page="intent" query=${{ key: record.idempotency_key, pool: record.pool, tenant: record.tenant }} class="mono">${record.idempotency_key}</${Link}>
-      <span>${record.error?.reason ?? record.error?.message ?? 'waits for an operator'}</span><span class="push faint"><${Ago} at=${record.updated_at} /></span></li>`),
+      <span>${words(record.error?.reason ?? record.error?.message ?? 'waits for an operator')}</span><em class="faint"><${Ago} at=${record.updated_at} /></em></li>`),
     holds.length > 10 && html`<li key="more"><${Link} page="intents" query=${{ status: 'held' }}>All held intents</${Link}></li>`,
     ...low.slice(0, 10).map(purse => html`<li key=${`low ${purse.purse} ${purse.kind}`}><${Status} of="degraded" word="low balance" />
       <${Link} page="lane" query=${{ lane: purse.lanes[0] }} class="mono">${laneName(purse.purse)}</${Link}>
-      <span>${inWords(purse)}, pays for ${count(purse.lanes.length, 'lane')}</span></li>`),
+      <span>${inWords(purse)}</span><em class="faint">pays for ${count(purse.lanes.length, 'lane')}</em></li>`),
     letters.length > 0 && html`<li key="dead"><${Status} of="failed" word="undelivered" /><${Link} page="webhooks">${count(letters.length, 'webhook event')}</${Link}>
       <span>no target took ${letters.length === 1 ? 'it' : 'them'}</span></li>`,
-    ...alone.slice(0, 5).map(lane => html`<li key=${`alone ${lane.lane}`}><${Status} of="degraded" word="no worker" />
-      <${Link} page="lane" query=${{ lane: lane.lane }} class="mono">${laneName(lane.lane)}</${Link}><span>${count(lane.depth, 'intent')} wait and no worker holds the lane</span></li>`),
-    ...checks.map(([name, check]) => html`<li key=${name}><${Status} of="degraded" word=${name} /><span>${check.detail}</span></li>`),
+    ...[...new Set(alone.map(lane => lane.pool))].map(pool => html`<${Alone} key=${`alone ${pool}`} pool=${pool} lanes=${alone.filter(lane => lane.pool === pool)} />`),
+    ...checks.map(([name, check]) => html`<li key=${name}><${Status} of="degraded" word=${name.replace(':', ' ')} /><span>${check.detail}</span></li>`),
   ].filter(Boolean)
   if (!items.length) return html`<${Note} tone="good"><strong>Nothing needs you.</strong> All lanes work, nothing is held, every webhook was delivered.</${Note}>`
   return html`<${Panel} title="Needs you" flush><ul class="todo">${items}</ul></${Panel}>`
 }
+
+/** Lanes of a pool with work and without a worker. */
+function Alone({ pool, lanes: [first, ...more] }) {
+  const waiting = [first, ...more].reduce((sum, lane) => sum + lane.depth, 0)
+  return html`<li><${Status} of="degraded" word="no worker" />
+    ${more.length ? html`<${Link} page="overview" query=${{ pool }}>${count(more.length + 1, 'lane')} of pool ${pool}</${Link}>`
+      : html`<${Link} page="lane" query=${{ lane: first.lane }} class="mono">${laneName(first.lane)}</${Link}>`}
+    <span>no worker holds ${more.length ? 'them' : 'it'}</span><${Waiting} count=${waiting} /></li>`
+}
+
+const Waiting = ({ count: number }) => number > 0 && html`<em class="faint">${count(number, 'intent')} ${number === 1 ? 'waits' : 'wait'}</em>`
 
 function Charts() {
   const series = useValue(throughput)
