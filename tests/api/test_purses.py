@@ -18,7 +18,7 @@ from txmanager.core.errors import Unavailable
 from txmanager.core.models import Lane, LaneSpec
 from txmanager.core.purses import Marks
 from txmanager.runtime.care.purses import PurseSeen
-from txmanager.settings.api import TokenLimits
+from txmanager.settings.models import TokenLimits
 
 
 def lane(account: str, pool: str) -> Lane:

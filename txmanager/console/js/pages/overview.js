@@ -64,7 +64,7 @@ const COLUMNS = (perLane, pursesOf) => [
   { name: 'rate', title: 'Per second', right: true, width: '84px', wide: true, cell: lane => (perLane.get(lane.lane) ?? 0).toFixed(1) },
   { name: 'oldest', title: 'Oldest', right: true, width: '90px', wide: true, cell: lane => lane.depth && lane.oldest_ms ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : html`<span class="faint">–</span>` },
   { name: 'balance', title: 'Balance', right: true, width: 'minmax(130px, 1fr)', wide: true, cell: lane => html`<${Balance} purses=${pursesOf.get(lane.lane)} />` },
-  { name: 'owner', title: 'Worker', wide: true, width: 'minmax(90px, 1fr)', cell: lane => lane.owner || html`<span class="faint">none</span>` },
+  { name: 'owner', title: 'Worker', wide: true, width: 'minmax(90px, 1fr)', cell: lane => lane.owner ? html`<span title=${lane.owner}>${lane.owner}</span>` : html`<span class="faint">none</span>` },
 ]
 
 function LaneFilters({ all, query }) {
