@@ -10,6 +10,7 @@ import { session } from '../session.js'
 import { explorerOf, unitOf } from '../system.js'
 import { confirm } from '../ui/confirm.js'
 import { Copy, Id } from '../ui/copy.js'
+import { Evidence } from '../ui/evidence.js'
 import { Empty, Facts, Head, Json, Note, Panel, Trouble } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
 import { Ago } from '../ui/time.js'
@@ -149,9 +150,14 @@ function Hash({ hash, lane }) {
   return html`<${Id} text=${hash}>${explorer ? html`<a href=${explorer} target="_blank" rel="noreferrer noopener">${hash}</a>` : hash}</${Id}>`
 }
 
+function evidenceOf(error) {
+  const { code, reason, ...rest } = error ?? {}
+  return rest
+}
+
 const Held = ({ record }) => html`<${Note} tone="warn"><strong>Held: ${words(record.error?.reason ?? 'an operator must decide')}.</strong>${' '}
   It is neither paid twice nor lost while it waits. If one of its transactions lands, it ends done by itself.
-  <details><summary>Evidence</summary><${Json} value=${record.error} /></details></${Note}>`
+  <details><summary>Evidence</summary><${Evidence} of=${evidenceOf(record.error)} /></details></${Note}>`
 
 function Failure({ error, lane }) {
   return html`<${Note} tone="bad"><strong>${words(error.code)}:</strong> ${error.message}

@@ -11,7 +11,8 @@ import { session } from '../session.js'
 import { Balance } from '../ui/balance.js'
 import { confirm } from '../ui/confirm.js'
 import { Id } from '../ui/copy.js'
-import { Empty, Facts, Head, Json, Note, Panel, Trouble } from '../ui/notes.js'
+import { Evidence } from '../ui/evidence.js'
+import { Empty, Facts, Head, Note, Panel, Trouble } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
 import { Table } from '../ui/table.js'
 import { Ago, Since } from '../ui/time.js'
@@ -79,14 +80,6 @@ const Records = ({ label, rows, empty }) => html`<${Table} label=${label} rows=$
     { name: 'tries', title: 'Attempts', right: true, width: '76px', wide: true, cell: record => record.attempts.length },
     { name: 'at', title: 'Accepted', right: true, width: '92px', cell: record => html`<${Ago} at=${record.created_at} />` },
   ]} />`
-
-/** What was seen, one line a fact. */
-function Evidence({ of }) {
-  const plain = Object.entries(of).filter(([, value]) => typeof value !== 'object')
-  const rest = Object.fromEntries(Object.entries(of).filter(([, value]) => typeof value === 'object'))
-  return html`<${Facts} of=${plain.map(([name, value]) => [words(name), html`<span class="mono">${String(value)}</span>`])} />
-    ${Object.keys(rest).length > 0 && html`<details><summary>More evidence</summary><${Json} value=${rest} /></details>`}`
-}
 
 const steer = (lane, name, verb) => confirm({
   title: `${verb.title} ${laneName(lane.lane)}?`, verb: verb.title, word: name, tone: verb.tone ?? 'warn',

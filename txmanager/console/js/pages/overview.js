@@ -31,7 +31,7 @@ export function Overview({ query }) {
       && (!query.lane || lane.lane.includes(query.lane)))
     .sort((a, b) => a.pool.localeCompare(b.pool) || a.lane.localeCompare(b.lane)), [all, query.pool, query.state, query.lane])
   const total = (rows, field) => rows.reduce((sum, lane) => sum + lane[field], 0)
-  const oldest = Math.max(0, ...shown.map(lane => lane.oldest_ms))
+  const oldest = shown.reduce((at, lane) => (lane.depth && lane.oldest_ms ? Math.min(at, lane.seenAt - lane.oldest_ms) : at), Infinity)
   const perSecond = shown.reduce((sum, lane) => sum + (perLane.get(lane.lane) ?? 0), 0)
   return html`<${Head} title="Overview">${count(shown.length, 'lane')} in ${count(new Set(shown.map(lane => lane.pool)).size, 'pool')}</${Head}>
     <${NeedsYou} all=${all} purses=${purses.list} />
@@ -39,7 +39,7 @@ export function Overview({ query }) {
       <${Tile} name="Waiting" value=${grouped(total(shown, 'depth') - total(shown, 'unfinished'))} more="queued intents" />
       <${Tile} name="In flight" value=${grouped(total(shown, 'unfinished'))} more="signed, not final" />
       <${Tile} name="Landed per second" value=${perSecond.toFixed(1)} more="last 10 s" />
-      <${Tile} name="Oldest" value=${oldest ? span(oldest) : '–'} more="in a queue" />
+      <${Tile} name="Oldest" value=${oldest < Infinity ? html`<${Since} ms=${oldest} />` : '–'} more="in a queue" />
       <${Tile} name="Working lanes" value=${`${shown.filter(lane => lane.owner).length} of ${shown.length}`} more="have a worker" />
     </div>
     <${Charts} />
