@@ -142,7 +142,7 @@ function ByCode({ rows, query, more }) {
   for (const { status, error } of rows) if (status === 'failed' && error?.code) counts.set(error.code, (counts.get(error.code) ?? 0) + 1)
   if (!counts.size) return null
   const most = Math.max(...counts.values())
-  return html`<${Panel} title="Failures by code" extra=${html`<span class="faint">among the newest ${count(rows.length, 'intent')}${more ? '; scroll down for more' : ''}</span>`}>
+  return html`<${Panel} title="Failures by code" extra=${html`<span class="faint">${more ? 'of the newest ' : 'of '}${count(rows.length, 'intent')}${more ? '; scroll down for more' : ''}</span>`}>
     <ul class="codes" aria-label="Failures by code">${[...counts].sort((a, b) => b[1] - a[1]).map(([code, n]) =>
     html`<li key=${code}><button type="button" class="plain mono" aria-pressed=${query.error === code}
         onClick=${() => refine({ error: query.error === code ? '' : code })}>${code}</button>

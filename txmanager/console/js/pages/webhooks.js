@@ -37,6 +37,6 @@ export function Webhooks() {
         { name: 'error', title: 'Last answer', wide: true, width: 'minmax(0, 1.2fr)', cell: letter => html`<span title=${letter.error}>${letter.error}</span>` },
         { name: 'tries', title: 'Tries', right: true, wide: true, width: '60px', cell: letter => letter.tries },
         { name: 'at', title: 'Given up', right: true, wide: true, width: '92px', cell: letter => html`<${Ago} at=${letter.at} />` },
-        { name: 'retry', title: '', right: true, width: '122px', cell: letter => html`<button type="button" onClick=${() => retry([letter])}>Deliver again</button>` },
+        { name: 'retry', title: '', right: true, width: '118px', cell: letter => html`<button type="button" onClick=${() => retry([letter])}>Deliver again</button>` },
       ]} /></${Panel}>`
 }
