@@ -54,7 +54,7 @@ function Side({ page }) {
   const { who } = useValue(session)
   const needy = stopped(useValue(lanes)).length
   const nav = useRef(null)
-  useEffect(() => nav.current.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' }), [page])
+  useEffect(() => nav.current.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [page, needy])
   return html`<aside class="side">
     <${Link} page="overview" class="brand" aria-label="txmanager"><img src="/console/icon.svg" alt="" /><span>txmanager</span></${Link}>
     <nav aria-label="Pages" ref=${nav}>${Object.entries(PAGES).map(([name, [title]]) => html`<${Link} key=${name} page=${name}
