@@ -29,7 +29,7 @@ def used_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
-ASKED = {"/v1/intents?status=held&limit=50": 15, "/readyz": 30, "/v1/webhooks/dead": 30}
+ASKED = {"/v1/intents?status=held&limit=50": 15, "/readyz": 30, "/v1/webhooks/dead": 30, "/v1/purses": 60}
 """What an overview asks for, and every how many seconds."""
 
 

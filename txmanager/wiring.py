@@ -499,9 +499,9 @@ def build_watched(settings: Settings) -> tuple[dict[str, Watched], Close]:
     return watched, close
 
 
-def build_purses(settings: Settings, ledger: Ledger) -> tuple[dict[str, Cared], Close]:
+def build_purses(settings: Settings, ledger: Ledger, *, pays: bool = True) -> tuple[dict[str, Cared], Close]:
     """Every network whose purses are kept, by the beginning of its lanes' ids, and how to close what reads it. No key
-    is touched. `InvalidSettings` where a treasury could not pay."""
+    is touched. `InvalidSettings` where a treasury could not pay; one that only looks has none."""
     kinds, billing, cared = build_kinds(settings), build_billing(settings), dict[str, Cared]()
     producer = Producer(ledger, seals=open_seals(settings))
 
@@ -514,7 +514,7 @@ def build_purses(settings: Settings, ledger: Ledger) -> tuple[dict[str, Cared], 
             continue
         marks = wanted.marks(family.unit) if wanted is not None else {}
         top_ups = None
-        if wanted is not None and wanted.treasury is not None:
+        if pays and wanted is not None and wanted.treasury is not None:
             every_ms, meter_ms = int(wanted.every_s * 1000), min(METER_MS, settings.ledger.retention_s * 1000)
             pay, pool = family.purses.pay, wanted.treasury
             top_ups = TopUps(ledger, producer, billing, pool, pay, read, every_ms, meter_ms)

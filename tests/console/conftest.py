@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.api.stage import ACCOUNTS, Stage, bearer
 from tests.conftest import HasUrl
+from tests.console.furnished import Furnished, furnish
 from tests.devnet.process import Devnet
 
 FLAGS = [
@@ -44,6 +46,12 @@ def devnet() -> Iterator[Devnet]:
 def stage(redis7: HasUrl, devnet: Devnet) -> Iterator[Stage]:
     with Stage(redis7.url, f"t{secrets.token_hex(6)}", devnet, lanes=4, spare=False) as running:
         yield running.start()
+
+
+@pytest.fixture(scope="package")
+def installation(redis7: HasUrl, devnet: Devnet) -> Iterator[Furnished]:
+    with ExitStack() as running:
+        yield furnish(running, redis7.url, f"t{secrets.token_hex(6)}", devnet)
 
 
 def until_live(page: Page) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.api.stage import Stage, bearer
 from tests.conftest import HasUrl
@@ -128,6 +128,15 @@ def test_an_intent_goes_from_queued_to_done_without_a_reload(console: Console, w
     assert not_reloaded(page)
 
 
+def test_the_age_of_the_oldest_intent_grows_while_nothing_moves(console: Console, worker_off: Stage):
+    worker_off.transfer(new_key("old"))
+    page = console.log_in()
+    oldest = page.locator(".tile", has_text="Oldest").locator("b")
+    expect(oldest).to_contain_text(" s")
+    first = oldest.inner_text()
+    expect(oldest).not_to_have_text(first, timeout=15_000)
+
+
 def test_an_intent_is_found_by_its_hash_with_the_keyboard_alone(console: Console, worker_off: Stage, redis7: HasUrl):
     key = new_key("hash")
     worker_off.transfer(key)
@@ -191,6 +200,30 @@ def test_all_that_fit_a_filter_are_cancelled_after_a_dry_run(console: Console, w
     expect(dialog).to_have_count(0)
     assert {stage.get(f"/v1/intents/{begin}-{n}").json()["status"] for n in range(12)} == {"cancelled"}
     assert stage.get(f"/v1/intents/{other}").json()["status"] == "queued"
+
+
+def test_a_bulk_cancel_goes_on_when_the_api_is_busy(console: Console, worker_off: Stage):
+    stage, begin = worker_off, new_key("busy")
+    for n in range(6):
+        stage.transfer(f"{begin}-{n}")
+    page = console.log_in(path=f"/intents?key_prefix={begin}")
+    refused: list[str] = []
+
+    def busy(route: Route) -> None:
+        if len(refused) >= 3:
+            route.continue_()
+            return
+        refused.append(route.request.url)
+        route.fulfill(status=429, json={"code": "quota_used", "detail": "too many calls"})
+
+    page.route("**/cancel?*", busy)
+    page.get_by_role("button", name="Cancel all matching").click()
+    dialog = page.locator("dialog")
+    dialog.locator("input").fill("cancel 6")
+    dialog.get_by_role("button", name="Cancel 6").click()
+    expect(dialog).to_have_count(0, timeout=20_000)
+    assert len(refused) == 3
+    assert {stage.get(f"/v1/intents/{begin}-{n}").json()["status"] for n in range(6)} == {"cancelled"}
 
 
 def test_submitting_again_prefills_a_new_key(console: Console, worker_off: Stage):
@@ -330,6 +363,41 @@ def test_text_of_callers_and_chains_stays_text(console: Console, worker_off: Sta
     finally:
         stage.client.post(f"/v1/lanes/{lane}/resume", headers=bearer("ops"))
         stage.client.post(f"/v1/intents/{nasty}/cancel", headers=bearer("all"))
+
+
+def test_each_attempt_is_shown_with_its_proof_and_logs_of_a_contract_stay_text(console: Console, worker_off: Stage):
+    """A life that takes an accident: the answer is made here."""
+    key = new_key("life")
+    worker_off.transfer(key)
+    at = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:03Z"]
+    proof = {"cause": "nonce_overtaken", "height": "12", "by": HOSTILE}
+
+    def answer(route: Route) -> None:
+        record = route.fetch().json() | {
+            "status": "failed",
+            "attempts": [
+                {"nonce": 7, "tx_hash": "DeadHash", "purpose": "first", "signed_at": at[1], "dead": proof},
+                {"nonce": 8, "tx_hash": "LastHash", "purpose": "resign", "signed_at": at[2], "dead": None},
+            ],
+            "tx_hash": "LastHash", "created_at": at[0], "updated_at": at[3], "cost": "44636512500000000000",
+            "outcome": {"status": "failed", "result": {"logs": [HOSTILE], "block_hash": "BlockHash"}},
+            "error": {"code": "function_call_failed", "message": HOSTILE, "spent": "1", "new_key_helps": True},
+        }  # fmt: skip
+        route.fulfill(json=record)
+
+    page = console.context.new_page()
+    page.route(re.compile(rf"/v1/intents/{key}(\?|$)"), answer)
+    page.goto(f"{console.stage.url}/console/intent?key={key}&pool=main&tenant=default#code={console.code()}")
+    timeline = page.locator(".timeline")
+    expect(timeline.locator("strong").nth(3)).to_be_visible()
+    titles = timeline.locator("strong").all_inner_texts()
+    assert titles == ["Accepted", "Signed, written ahead, sent", "Signed again at a new nonce", "Failed"]
+    timeline.get_by_text("Can never land: nonce overtaken").click()
+    expect(timeline.locator(".json")).to_contain_text('"height": "12"')
+    expect(timeline.locator("li").nth(3)).to_contain_text("BlockHash")
+    expect(page.locator(".note", has_text="A new key can help")).to_contain_text("onerror=alert(1)")
+    expect(page.locator(".panel", has_text="Result")).to_contain_text("<script>alert(2)</script>")
+    assert page.locator("main img, main script").count() == 0
 
 
 def test_the_page_is_served_with_a_policy_that_lets_nothing_in(console: Console):

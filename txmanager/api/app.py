@@ -31,6 +31,7 @@ from txmanager.api.nonces import NonceRoutes
 from txmanager.api.openapi import build_document
 from txmanager.api.operation import Operation, Schema
 from txmanager.api.problems import ForeignHost, NoRoute
+from txmanager.api.purses import Look, PurseRoutes
 from txmanager.api.quotas import TokenQuotas
 from txmanager.api.reservations import ReservationRoutes
 from txmanager.api.rest import Rest, row
@@ -110,9 +111,10 @@ def build_app(
     desks: Mapping[str, NonceDesk] | None = None,
     dry_run: DryRun | None = None,
     tracer: Tracer | None = None,
+    purses: Look | None = None,
 ) -> Api:
     """`probes` ask each network for a sign of life; without them `/readyz` says nothing of chains. Without `desks` the
-    nonce service knows no network."""
+    nonce service knows no network, and without `purses` no balance is shown."""
     kinds = build_kinds(settings) if kinds is None else kinds
     metrics, gate, pools, api = ApiMetrics(), Gate(settings.api.tokens), frozenset(settings.pools), settings.api
     acceptor = Acceptor(manager, api.ledger_timeout_s, tracer)
@@ -122,7 +124,7 @@ def build_app(
     billing = build_billing(settings)
     dry_runs = DryRuns(dry_run or manager.dry_run(), quotas, billing)
     intents = Intents(manager, acceptor, kinds, pools, api, metrics, quotas, audit, billing, dry_runs)
-    hub, board = manager.events(), manager.board()
+    hub, board, balances = manager.events(), manager.board(), PurseRoutes(purses)
     streams = Streams(manager, hub, intents, metrics, api.max_streams, api.max_streams_per_token)
     nonces = manager.nonces(desks or {}, api.ledger_timeout_s)
     lanes, budgets = Lanes(manager, intents), BudgetRoutes(manager, intents, billing, metrics)
@@ -144,6 +146,7 @@ def build_app(
         system=System(manager, intents, settings),
         health=Health(manager, served, probes or {}, metrics, gate, api.ledger_timeout_s, budgets.measure),
         budgets=budgets,
+        purses=balances,
         batches=Batches(manager, intents, quotas, billing, metrics, audit, streams, api),
     )
     numbered = [name for name, family in settings.families().items() if family.numbers is not None]
@@ -153,7 +156,7 @@ def build_app(
     # with tokens a page of another site has nothing to send; without them its requests must not count as ours
     hosts = None if api.tokens else Hosts(api.allowed_hosts)
     router = _router(Rest(api, door, metrics, audit, quotas), table, tracer)
-    return Api(router, intents, streams, [hub.close, board.close], metrics, hosts, document)
+    return Api(router, intents, streams, [hub.close, board.close, balances.close], metrics, hosts, document)
 
 
 def _router(surface: Surface, table: Iterable[Operation], tracer: Tracer | None) -> App:

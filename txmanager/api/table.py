@@ -39,6 +39,7 @@ from txmanager.api.nonce_shapes import (
 from txmanager.api.nonces import NonceRoutes
 from txmanager.api.operation import Errors, Operation, Parameter, Success
 from txmanager.api.problems import MissingKey, QuotaUsed, TooManyStreams, Unauthorized
+from txmanager.api.purses import PurseList, PurseRoutes
 from txmanager.api.records import EventView, LaneView, RecordView
 from txmanager.api.reservations import ReservationList, ReservationRoutes, ReservationView
 from txmanager.api.rest import LEDGER, row
@@ -97,6 +98,7 @@ class Handlers:
     system: System
     health: Health
     budgets: BudgetRoutes
+    purses: PurseRoutes
     batches: Batches
 
 
@@ -118,6 +120,10 @@ def operations(
         row(
             "GET", "/v1/system", "getSystem", "Read what the installation consists of", "read", handlers.system.get,
             Success("Networks; for operators of all tenants also workers and signers.", SystemView), errors=LEDGER,
+        ),
+        row(
+            "GET", "/v1/purses", "listPurses", "Read what lanes pay from, and how much is left", "read",
+            handlers.purses.list, Success("Balances, at most a minute old.", PurseList), errors=LEDGER,
         ),
         *_health(handlers.health),
     ]  # fmt: skip

@@ -16,11 +16,13 @@ from txmanager.api.server import ApiServer
 from txmanager.core.errors import InvalidSettings
 from txmanager.programs.process import on_stop, run
 from txmanager.runtime.accept.billing import build_billing, too_small
+from txmanager.runtime.care.purses import PurseKeeper
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import Settings, load
 from txmanager.wiring import (
     build_desks,
     build_probes,
+    build_purses,
     open_archive_reader,
     open_lane_chain,
     open_ledger,
@@ -38,12 +40,15 @@ async def serve(settings: Settings) -> None:
     ledger = await open_ledger(settings)
     probes, close_probes = build_probes(settings)
     desks, close_desks = build_desks(settings)
-    for warning in too_small(settings, build_billing(settings)):
+    cared, close_purses = build_purses(settings, ledger, pays=False)
+    billing = build_billing(settings)
+    for warning in too_small(settings, billing):
         structlog.get_logger("api").warning(warning)
     tracer = open_tracer(settings, "api")
     manager = TxManager(ledger, seals=open_seals(settings), archive=archive)
     dry_run = manager.dry_run(partial(open_lane_chain, settings))
-    app = build_app(manager, settings, probes=probes, desks=desks, dry_run=dry_run, tracer=tracer)
+    look = PurseKeeper(ledger, cared, billing).look
+    app = build_app(manager, settings, probes=probes, desks=desks, dry_run=dry_run, tracer=tracer, purses=look)
     server = ApiServer(app, settings.api)
 
     def listening() -> None:
@@ -55,6 +60,7 @@ async def serve(settings: Settings) -> None:
     finally:
         await close_probes()
         await close_desks()
+        await close_purses()
         await dry_run.close()
         await ledger.close()
         if archive is not None:

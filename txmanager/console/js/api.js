@@ -12,8 +12,9 @@ export class Problem extends Error {
   }
 }
 
-const PASSING = [0, 429, 503]
-const RETRY_MS = 2000
+/** What a busy API, or one that is away for a moment, answers. */
+export const PASSING = [0, 429, 503]
+export const RETRY_MS = 2000
 const AWAY = { code: 'away', detail: 'The API does not answer.', do: 'It is tried again by itself.' }
 
 /** `await call('POST', lanePath(lane, 'pause'), { body: { reason } })` */
@@ -28,7 +29,7 @@ export async function call(method, path, { query, body, key, signal } = {}) {
     if (signal?.aborted) throw error
     throw new Problem(reply?.status ?? 0, AWAY)
   }
-  if (reply.ok) return told
+  if (reply.ok || told.checks) return told // a readiness that says no is an answer too
   const problem = new Problem(reply.status, told)
   if (reply.status === 401) lost(problem.message)
   throw problem

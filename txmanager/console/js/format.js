@@ -26,6 +26,10 @@ export function ago(ms) {
 
 export const exact = at => new Date(at).toISOString().replace('T', ' ').replace('Z', ' UTC')
 
+/** Coins at a glance: what stands where the exact amount is on hover. */
+export const brief = (amount, unit) =>
+  coins(amount, unit, unit && String(amount).length > unit.decimals + 3 ? 0 : 3).replace(/\.?…/, '')
+
 export const grouped = value => String(value ?? '').replace(/\B(?=(\d{3})+(?!\d))/g, ' ')
 
 /** The two ends of a long name: enough to tell it from its neighbours. */
@@ -45,13 +49,14 @@ export const count = (number, one, many = `${one}s`) => `${grouped(number)} ${nu
 /** A code of the server ("foreign_nonce_use") in words. */
 export const words = code => String(code).replaceAll('_', ' ')
 
-/** A whole number of a chain's smallest unit as coins, every digit kept. */
-export function coins(amount, unit) {
+/** A whole number of a chain's smallest unit as coins. What is cut off ends in "…". */
+export function coins(amount, unit, decimals = 6) {
   if (!unit?.coin || amount === undefined || amount === null) return grouped(amount)
   const negative = String(amount).startsWith('-')
   const digits = String(amount).replace('-', '').padStart(unit.decimals + 1, '0')
   const whole = digits.slice(0, -unit.decimals)
   const part = digits.slice(-unit.decimals).replace(/0+$/, '')
-  const shown = part.length > 8 ? `${part.slice(0, 8)}…` : part
+  if (!negative && /^0*$/.test(whole + part.slice(0, decimals)) && part) return `< 0.${'1'.padStart(decimals, '0')} ${unit.coin}`
+  const shown = part.length > decimals ? `${part.slice(0, decimals)}…` : part
   return `${negative ? '−' : ''}${grouped(whole)}${shown && `.${shown}`} ${unit.coin}`
 }

@@ -53,13 +53,15 @@ function Frame() {
 function Side({ page }) {
   const { who } = useValue(session)
   const needy = stopped(useValue(lanes)).length
+  const nav = useRef(null)
+  useEffect(() => nav.current.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [page, needy])
   return html`<aside class="side">
     <${Link} page="overview" class="brand" aria-label="txmanager"><img src="/console/icon.svg" alt="" /><span>txmanager</span></${Link}>
-    <nav aria-label="Pages">${Object.entries(PAGES).map(([name, [title]]) => html`<${Link} key=${name} page=${name}
+    <nav aria-label="Pages" ref=${nav}>${Object.entries(PAGES).map(([name, [title]]) => html`<${Link} key=${name} page=${name}
       aria-current=${name === page ? 'page' : undefined}>${title}
       ${name === 'overview' && needy > 0 && html`<span class="badge" title=${`${count(needy, 'lane')} stopped`}>${needy}</span>`}</${Link}>`)}</nav>
     <div class="whoami"><strong>${who.name}</strong>
-      ${who.tenant === '*' ? 'all tenants' : `tenant ${who.tenant}`} · ${who.scopes.join(', ')}
+      <span>${who.tenant === '*' ? 'all tenants' : `tenant ${who.tenant}`} · ${who.scopes.join(', ')}</span>
       ${who.session_ends_at && html`<div><button type="button" onClick=${leave}>Log out</button></div>`}
     </div>
   </aside>`

@@ -54,6 +54,9 @@ class PurseSeen:
     treasury: bool = False
     """Whether lanes of the treasury pay from it: nobody fills it up."""
     keyless: bool = False
+    network: str = ""
+    payers: Sequence[Lane] = ()
+    """All lanes that pay from it."""
 
     @property
     def low(self) -> bool:
@@ -219,7 +222,8 @@ def _seen(cared: Cared, purse: str, kind: PurseName, balance: int, lane: Lane, p
     pools = frozenset(one.spec.pool for one in payers)
     seen = PurseSeen(purse, kind, balance, pools, lane.id, cared.marks.get(kind))
     own = cared.top_ups is not None and cared.top_ups.pool in pools
-    return replace(seen, treasury=own, keyless=all(one.keyless for one in payers))
+    keyless = all(one.keyless for one in payers)
+    return replace(seen, treasury=own, keyless=keyless, network=cared.name, payers=payers)
 
 
 def _balance(funds: Funds, kind: PurseName) -> int:

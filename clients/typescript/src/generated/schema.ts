@@ -1331,6 +1331,33 @@ export interface components {
              */
             ahead?: number | null;
         };
+        /** @description What lanes pay from. */
+        PurseList: {
+            purses: components["schemas"]["PurseView"][];
+            /**
+             * Format: date-time
+             * @description When the chains answered; null before that.
+             */
+            read_at: string | null;
+        };
+        /** @description One place that lanes pay from. */
+        PurseView: {
+            purse: string;
+            /**
+             * @example account
+             * @example gas_key
+             * @example allowance
+             */
+            kind: string;
+            network: string;
+            /** @description In the chain's smallest unit. */
+            balance: string;
+            /** @description Below this the monitor raises an alert; null where nothing is configured. */
+            low: string | null;
+            is_low: boolean;
+            /** @description The lanes that pay from it. */
+            lanes: string[];
+        };
         Readiness: {
             status: string;
             checks: {

@@ -27,7 +27,7 @@ export function Audit({ query }) {
       empty=${html`<${Empty} title=${read.loading ? 'Reading …' : 'Nothing fits.'}>Pausing a lane, resolving an intent or logging in leaves a line here.</${Empty}>`}
       columns=${[
         { name: 'at', title: 'When', width: '92px', cell: entry => html`<${Ago} at=${entry.at} />` },
-        { name: 'who', title: 'Who', width: 'minmax(0, 0.9fr)', cell: entry => html`<span title=${`${entry.who} from ${entry.origin}`}>${entry.who}</span>` },
+        { name: 'who', title: 'Who', width: 'minmax(0, 1.1fr)', cell: entry => html`<span title=${`${entry.who} from ${entry.origin}`}>${entry.who}</span>` },
         { name: 'what', title: 'What', width: 'minmax(0, 1.4fr)', cell: entry => html`<span class="mono" title=${entry.what}>${entry.what}</span>` },
         { name: 'on', title: 'On', wide: true, width: 'minmax(0, 1.3fr)', cell: entry => entry.what.includes('{lane}')
           ? html`<${Link} page="lane" query=${{ lane: entry.on.split(' ')[0] }} class="mono">${entry.on}</${Link}>` : html`<span class="mono" title=${entry.on}>${entry.on}</span>` },

@@ -10,6 +10,7 @@ import { session } from '../session.js'
 import { explorerOf, unitOf } from '../system.js'
 import { confirm } from '../ui/confirm.js'
 import { Copy, Id } from '../ui/copy.js'
+import { Evidence } from '../ui/evidence.js'
 import { Empty, Facts, Head, Json, Note, Panel, Trouble } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
 import { Ago } from '../ui/time.js'
@@ -63,21 +64,23 @@ export function Intent({ query: { key, pool, tenant } }) {
     ${record.status === 'held' && html`<${Held} record=${record} />`}
     ${record.error && record.status === 'failed' && html`<${Failure} error=${record.error} lane=${record.lane} />`}
     <div class="two">
-      <${Panel} title="Life"><${Timeline} moments=${momentsOf(record, past.events)} running=${RUNNING[record.status]} /></${Panel}>
+      <div class="stack">
+        <${Panel} title="Life"><${Timeline} moments=${momentsOf(record, past.events)} running=${RUNNING[record.status]} /></${Panel}>
+        <${Panel} title="Payload">${payload ? html`<${Json} value=${payload} />`
+          : html`<p class="faint">${listed.loading && !listed.value ? 'Reading …' : 'Ended intents keep their payload only with an archive: set [archive] in the configuration.'}</p>`}</${Panel}>
+      </div>
       <div class="stack">
         <${Panel} title="Facts"><${Facts} of=${[
-          ['Status', html`<${Status} of=${record.status} />`],
           ['Pool', record.pool],
           tenant && ['Tenant', tenant],
           ['Lane', html`<${Link} page="lane" query=${{ lane: record.lane }} class="mono">${laneName(record.lane)}</${Link}><${Copy} text=${record.lane} />`],
           ['Nonce', record.nonce === null ? null : html`<span class="mono">${record.nonce}</span>`],
           ['Transaction', record.tx_hash && html`<${Hash} hash=${record.tx_hash} lane=${record.lane} />`],
+          record.cost !== undefined && ['Cost', html`<span class="num" title=${record.cost}>${coins(record.cost, unitOf(record.lane))}</span>`],
           ['Accepted', html`<${Ago} at=${record.created_at} />`],
           ['Last change', html`<${Ago} at=${record.updated_at} />`],
         ]} /></${Panel}>
         ${record.outcome?.result && html`<${Panel} title="Result"><${Json} value=${record.outcome.result} /></${Panel}>`}
-        <${Panel} title="Payload">${payload ? html`<${Json} value=${payload} />`
-          : html`<p class="faint">${listed.loading && !listed.value ? 'Reading …' : 'Ended intents keep their payload only with an archive: set [archive] in the configuration.'}</p>`}</${Panel}>
         ${Object.keys(record.metadata ?? {}).length > 0 && html`<${Panel} title="Metadata"><${Json} value=${record.metadata} /></${Panel}>`}
       </div>
     </div>`
@@ -127,13 +130,17 @@ function momentsOf(record, events) {
     })
   }
   for (const event of events) {
-    if (event.status === 'held') moments.push({ at: Date.parse(event.at), mark: 'held', title: 'Held', detail: event.error && html`<p>${event.error}</p>` })
+    if (event.status === 'held') moments.push({ at: Date.parse(event.at), mark: 'held', title: 'Held', detail: event.error && html`<p>${words(event.error)}</p>` })
   }
   moments.sort((a, b) => a.at - b.at)
   if (ENDED.includes(record.status)) {
+    const { block_hash: hash, block_number: height } = record.outcome?.result ?? {}
+    const block = hash ?? height
     const titles = { done: 'Final on chain', failed: 'Failed', cancelled: 'Cancelled' }
     moments.push({ at: Date.parse(record.updated_at), mark: record.status, title: titles[record.status],
-      detail: record.error ? html`<p>${record.error.message ?? record.error.code}</p>` : record.tx_hash && html`<p><${Hash} hash=${record.tx_hash} lane=${record.lane} /></p>` })
+      detail: html`${record.error && html`<p>${record.error.message ?? record.error.code}</p>`}
+        ${record.tx_hash && html`<p><${Hash} hash=${record.tx_hash} lane=${record.lane} /></p>`}
+        ${block && html`<p>Block <${Id} text=${String(block)} /></p>`}` })
   }
   return moments
 }
@@ -143,9 +150,14 @@ function Hash({ hash, lane }) {
   return html`<${Id} text=${hash}>${explorer ? html`<a href=${explorer} target="_blank" rel="noreferrer noopener">${hash}</a>` : hash}</${Id}>`
 }
 
-const Held = ({ record }) => html`<${Note} tone="warn"><strong>Held: ${words(record.error?.reason ?? 'an operator must decide')}.</strong>
+function evidenceOf(error) {
+  const { code, reason, ...rest } = error ?? {}
+  return rest
+}
+
+const Held = ({ record }) => html`<${Note} tone="warn"><strong>Held: ${words(record.error?.reason ?? 'an operator must decide')}.</strong>${' '}
   It is neither paid twice nor lost while it waits. If one of its transactions lands, it ends done by itself.
-  <details><summary>Evidence</summary><${Json} value=${record.error} /></details></${Note}>`
+  <details><summary>Evidence</summary><${Evidence} of=${evidenceOf(record.error)} /></details></${Note}>`
 
 function Failure({ error, lane }) {
   return html`<${Note} tone="bad"><strong>${words(error.code)}:</strong> ${error.message}
@@ -190,7 +202,7 @@ const again = (record, payload) => confirm({
   risk: 'If the old one still lands, the effect is there twice: wait until it has ended.',
   fields: [
     { name: 'key', label: 'Idempotency key', value: `${record.idempotency_key}-again-${Date.now().toString(36)}`.slice(-255), mono: true },
-    { name: 'payload', label: `Payload (${record.kind})`, value: JSON.stringify(payload ?? {}, null, 2), rows: 10 },
+    { name: 'payload', label: `Payload (${record.kind})${payload ? '' : ': the old one is no longer kept, write it here'}`, value: JSON.stringify(payload ?? {}, null, 2), rows: 10 },
   ],
   act: async ({ key, payload }) => {
     const body = { kind: record.kind, pool: record.pool, payload: JSON.parse(payload), metadata: record.metadata }

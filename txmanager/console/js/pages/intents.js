@@ -1,7 +1,7 @@
 // The list: filters in the URL, failures by code, and cancelling all that fit, with the count and a dry run first.
 import { html, useEffect, useState } from '../../vendor/preact.js'
-import { call, intentPath } from '../api.js'
-import { count, laneName, short } from '../format.js'
+import { PASSING, RETRY_MS, call, intentPath } from '../api.js'
+import { count, grouped, laneName, short } from '../format.js'
 import { onLook } from '../live.js'
 import { useValue } from '../observable.js'
 import { Link, go, refine } from '../router.js'
@@ -21,6 +21,7 @@ const FILTERS = {
 const PAGE = 200
 const MOST_CANCELLED = 10_000
 const AT_ONCE = 4
+const MOST_TRIES = 30
 
 const nameOf = record => `${record.tenant}/${record.pool}/${record.idempotency_key}`
 const openPage = record => ['intent', { key: record.idempotency_key, pool: record.pool, tenant: record.tenant }]
@@ -31,8 +32,8 @@ export function Intents({ query }) {
   const { who } = useValue(session)
   const [problem, setProblem] = useState(null)
   const canCancel = who.scopes.includes('submit') || who.scopes.includes('operate')
-  return html`<${Head} title="Intents" verbs=${canCancel && html`<button type="button" disabled=${!list.rows.length}
-      onClick=${() => cancelAll(filters, list.reload).catch(setProblem)}>Cancel all matching …</button>`}>
+  return html`<${Head} title="Intents" verbs=${canCancel && html`<button type="button" disabled=${!list.rows.length || ENDED.includes(query.status)}
+      onClick=${() => setProblem(null) ?? cancelAll(filters, list.reload).catch(setProblem)}>Cancel all matching …</button>`}>
       ${list.rows.length ? `${count(list.rows.length, 'intent')}${list.cursor ? ' and more' : ''}, newest first` : 'Newest first'}
     </${Head}>
     <${Filters} query=${query} tenants=${who.tenants} />
@@ -40,7 +41,7 @@ export function Intents({ query }) {
     ${list.archived === false && html`<${Note} tone="quiet">Without an archive only live intents are listed. Ended ones are found by their key.
       Set <code>[archive]</code> in the configuration and run <code>txmanager archiver</code> to keep them.</${Note}>`}
     ${list.partial && html`<${Note}>The search stopped after it had looked at enough. Narrow the filters, or scroll on.</${Note}>`}
-    ${(query.status === 'failed' || query.error) && html`<${ByCode} rows=${list.rows} query=${query} />`}
+    ${(query.status === 'failed' || query.error) && html`<${ByCode} rows=${list.rows} query=${query} more=${Boolean(list.cursor)} />`}
     ${list.fresh > 0 && html`<${Note} tone="busy">${count(list.fresh, 'new transition')} since.
       <button type="button" class="plain" onClick=${list.reload}>Show them</button></${Note}>`}
     <${Panel} flush>
@@ -55,14 +56,14 @@ export function Intents({ query }) {
 
 const COLUMNS = [
   { name: 'status', title: 'Status', width: '112px', cell: record => html`<${Status} of=${record.status} />` },
-  { name: 'key', title: 'Key', width: 'minmax(0, 2fr)', cell: record => {
+  { name: 'key', title: 'Key', width: 'minmax(0, 1.6fr)', cell: record => {
     const [page, query] = openPage(record)
     return html`<${Link} page=${page} query=${query} class="mono" title=${record.idempotency_key}>${record.idempotency_key}</${Link}>`
   } },
-  { name: 'kind', title: 'Kind', wide: true, width: 'minmax(120px, 1fr)', cell: record => record.kind },
-  { name: 'lane', title: 'Lane', wide: true, width: 'minmax(0, 1.2fr)', cell: record => html`<${Link} page="lane" query=${{ lane: record.lane }} class="mono" title=${record.lane}>${laneName(record.lane)}</${Link}>` },
-  { name: 'hash', title: 'Transaction', wide: true, width: 'minmax(0, 1fr)', cell: record => record.tx_hash ? html`<span class="mono" title=${record.tx_hash}>${short(record.tx_hash)}</span>` : html`<span class="faint">–</span>` },
-  { name: 'error', title: 'Error', wide: true, width: 'minmax(0, 0.9fr)', cell: record => record.error?.reason ?? record.error?.code ?? '' },
+  { name: 'kind', title: 'Kind', wide: true, width: 'minmax(0, 0.85fr)', cell: record => html`<span title=${record.kind}>${record.kind}</span>` },
+  { name: 'lane', title: 'Lane', wide: true, width: 'minmax(0, 1.4fr)', cell: record => html`<${Link} page="lane" query=${{ lane: record.lane }} class="mono" title=${record.lane}>${laneName(record.lane)}</${Link}>` },
+  { name: 'hash', title: 'Transaction', wide: true, width: '138px', cell: record => record.tx_hash ? html`<span class="mono" title=${record.tx_hash}>${short(record.tx_hash)}</span>` : html`<span class="faint">–</span>` },
+  { name: 'error', title: 'Error', wide: true, width: 'minmax(0, 1.4fr)', cell: record => html`<span title=${record.error?.message}>${record.error?.reason ?? record.error?.code ?? ''}</span>` },
   { name: 'at', title: 'Accepted', right: true, width: '92px', cell: record => html`<${Ago} at=${record.created_at} />` },
 ]
 
@@ -135,14 +136,30 @@ function Filters({ query, tenants }) {
   </form>`
 }
 
-/** The failures in sight, by code, the most frequent first. */
-function ByCode({ rows, query }) {
+/** The failures that were read, by code, the most frequent first; one of them is a filter. */
+function ByCode({ rows, query, more }) {
   const counts = new Map()
   for (const { status, error } of rows) if (status === 'failed' && error?.code) counts.set(error.code, (counts.get(error.code) ?? 0) + 1)
   if (!counts.size) return null
-  return html`<div class="chips" role="group" aria-label="Failures by code">${[...counts].sort((a, b) => b[1] - a[1]).map(([code, n]) =>
-    html`<button type="button" key=${code} class="chip" aria-pressed=${query.error === code}
-      onClick=${() => refine({ error: query.error === code ? '' : code })}>${code} <b>${n}</b></button>`)}</div>`
+  const most = Math.max(...counts.values())
+  return html`<${Panel} title="Failures by code" extra=${html`<span class="faint">${more ? 'of the newest ' : 'of '}${count(rows.length, 'intent')}${more ? '; scroll down for more' : ''}</span>`}>
+    <ul class="codes" aria-label="Failures by code">${[...counts].sort((a, b) => b[1] - a[1]).map(([code, n]) =>
+    html`<li key=${code}><button type="button" class="plain mono" aria-pressed=${query.error === code}
+        onClick=${() => refine({ error: query.error === code ? '' : code })}>${code}</button>
+      <span class="meter-bar"><i class="bad" style=${{ width: `${(100 * n) / most}%` }}></i></span><b class="num">${grouped(n)}</b></li>`)}</ul>
+  </${Panel}>`
+}
+
+/** A busy API or one that is away for a moment ends no work that was agreed to: cancelling again changes nothing. */
+async function patiently(ask) {
+  for (let n = 0; ; n += 1) {
+    try {
+      return await ask()
+    } catch (problem) {
+      if (!PASSING.includes(problem.status) || n >= MOST_TRIES) throw problem
+      await new Promise(resolve => setTimeout(resolve, RETRY_MS))
+    }
+  }
 }
 
 /** Dry run first: read everything that fits and count what can be cancelled. Nothing is asked for before the word. */
@@ -154,18 +171,21 @@ async function cancelAll(filters, reload) {
     found.push(...page.intents.filter(record => !ENDED.includes(record.status)))
     cursor = page.cursor
   } while (cursor && found.length < MOST_CANCELLED && !ENDED.includes(filters.status))
+  if (!found.length) throw Object.assign(new Error('Nothing that fits can be cancelled.'), { advice: 'What has ended stays as it is.' })
   const by = status => found.filter(record => record.status === status).length
   const queued = by('queued')
+  const rest = cursor && !ENDED.includes(filters.status)
   const named = Object.entries(filters).map(([name, value]) => `${name}=${value}`).join(', ') || 'no filter: every intent you may see'
   confirm({
     title: `Cancel ${count(found.length, 'intent')}?`,
     verb: `Cancel ${found.length}`,
-    word: found.length ? `cancel ${found.length}` : 'nothing to cancel',
+    word: `cancel ${found.length}`,
     tone: 'bad',
     body: html`<p>Dry run, nothing was changed yet. What fits (${named}):</p>
       <ul><li>${count(queued, 'queued intent')}: ${queued === 1 ? 'ends' : 'end'} cancelled at once, nothing was signed.</li>
       <li>${count(by('inflight'), 'intent')} in flight: asked to stop; one that lands first ends done.</li>
-      <li>${count(by('held'), 'held intent')}.</li></ul>`,
+      <li>${count(by('held'), 'held intent')}.</li></ul>
+      ${rest && html`<p><strong>More fits:</strong> one run cancels ${grouped(found.length)}. Run it again for the rest.</p>`}`,
     risk: 'A cancelled key stays cancelled: its callers must submit again under a new key.',
     act: async (_, say) => {
       let done = 0
@@ -174,7 +194,7 @@ async function cancelAll(filters, reload) {
       const work = async () => {
         for (let record = left.pop(); record; record = left.pop()) {
           const query = { pool: record.pool, tenant: record.tenant }
-          await call('POST', intentPath(record.idempotency_key, 'cancel'), { query }).catch(problem => {
+          await patiently(() => call('POST', intentPath(record.idempotency_key, 'cancel'), { query })).catch(problem => {
             if (problem.status !== 409 && problem.status !== 404) throw problem
             refused += 1 // it ended meanwhile
           })

@@ -4,12 +4,15 @@ import { call, lanePath, useGet } from '../api.js'
 import { count, grouped, laneName, words } from '../format.js'
 import { lanes, onLook } from '../live.js'
 import { useValue } from '../observable.js'
+import { usePurses } from '../purses.js'
 import { rates } from '../rates.js'
 import { Link, go } from '../router.js'
 import { session } from '../session.js'
+import { Balance } from '../ui/balance.js'
 import { confirm } from '../ui/confirm.js'
 import { Id } from '../ui/copy.js'
-import { Empty, Facts, Head, Json, Note, Panel, Trouble } from '../ui/notes.js'
+import { Evidence } from '../ui/evidence.js'
+import { Empty, Facts, Head, Note, Panel, Trouble } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
 import { Table } from '../ui/table.js'
 import { Ago, Since } from '../ui/time.js'
@@ -26,6 +29,7 @@ export function Lane({ query: { lane: id } }) {
   const { who } = useValue(session)
   const live = useValue(lanes).get(id)
   const perSecond = useValue(rates).get(id) ?? 0
+  const purses = usePurses().byLane.get(id) ?? []
   const read = useGet(lanePath(id), {}, { skip: Boolean(live) })
   const queue = useGet('/v1/intents', { lane: id, limit: 500 }, { everyMs: 20_000 })
   useEffect(() => onLook(look => look.events.some(event => event.lane === id) && queue.reload()), [id])
@@ -41,7 +45,7 @@ export function Lane({ query: { lane: id } }) {
   const stopped = ['paused', 'quarantined'].includes(lane.state)
   return html`<${Head} title=${html`<${Id} text=${id} shown=${laneName(id)} />`}
       verbs=${steers && Object.entries(VERBS).filter(([, verb]) => verb.from.includes(lane.state)).map(([name, verb]) =>
-        html`<button type="button" key=${name} class=${name === 'resume' ? 'primary' : ''} onClick=${() => steer(lane, name, verb)}>${verb.title} …</button>`)}>
+        html`<button type="button" key=${name} class=${name === 'resume' && lane.state !== 'quarantined' ? 'primary' : ''} onClick=${() => steer(lane, name, verb)}>${verb.title} …</button>`)}>
       <${Status} of=${lane.state} /> · pool ${lane.pool}${lane.keyless ? ' · keyless: its callers sign' : ''}
     </${Head}>
     ${lane.reason && html`<${Note} tone=${lane.state === 'quarantined' ? 'bad' : 'warn'}><strong>${stopped ? `${lane.state}: ` : ''}</strong>${lane.reason}
@@ -52,6 +56,7 @@ export function Lane({ query: { lane: id } }) {
       ['In flight', grouped(lane.unfinished)],
       ['Landed per second', perSecond.toFixed(1)],
       ['Oldest', lane.depth && lane.oldest_ms && lane.seenAt ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : null],
+      ...(purses.length ? purses : [null]).map(purse => [purse && purse.kind !== 'account' ? `Balance: ${words(purse.kind)}` : 'Balance', purse && html`<${Balance} purses=${[purse]} />`]),
       ['Next nonce', lane.cursor === null ? null : html`<span class="mono">${lane.cursor}</span>`],
       ['Highest final nonce', lane.landed === null ? null : html`<span class="mono">${lane.landed}</span>`],
       ['Take-overs', grouped(lane.epoch)],
@@ -75,14 +80,6 @@ const Records = ({ label, rows, empty }) => html`<${Table} label=${label} rows=$
     { name: 'tries', title: 'Attempts', right: true, width: '76px', wide: true, cell: record => record.attempts.length },
     { name: 'at', title: 'Accepted', right: true, width: '92px', cell: record => html`<${Ago} at=${record.created_at} />` },
   ]} />`
-
-/** What was seen, one line a fact. */
-function Evidence({ of }) {
-  const plain = Object.entries(of).filter(([, value]) => typeof value !== 'object')
-  const rest = Object.fromEntries(Object.entries(of).filter(([, value]) => typeof value === 'object'))
-  return html`<${Facts} of=${plain.map(([name, value]) => [words(name), html`<span class="mono">${String(value)}</span>`])} />
-    ${Object.keys(rest).length > 0 && html`<details><summary>More evidence</summary><${Json} value=${rest} /></details>`}`
-}
 
 const steer = (lane, name, verb) => confirm({
   title: `${verb.title} ${laneName(lane.lane)}?`, verb: verb.title, word: name, tone: verb.tone ?? 'warn',

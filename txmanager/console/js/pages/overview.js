@@ -1,12 +1,14 @@
 // What needs somebody, how fast it goes, and every lane as it works.
 import { html, useEffect, useMemo, useState } from '../../vendor/preact.js'
 import { useGet } from '../api.js'
-import { count, grouped, laneName, span } from '../format.js'
+import { count, grouped, laneName, span, words } from '../format.js'
 import { events, lanes, onLook } from '../live.js'
 import { useValue } from '../observable.js'
+import { usePurses } from '../purses.js'
 import { rates, throughput } from '../rates.js'
 import { Link, go, refine } from '../router.js'
 import { session } from '../session.js'
+import { Balance, inWords } from '../ui/balance.js'
 import { Chart } from '../ui/chart.js'
 import { Empty, Head, Note, Panel } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
@@ -23,25 +25,26 @@ export const stopped = all => [...all.values()]
 export function Overview({ query }) {
   const all = useValue(lanes)
   const perLane = useValue(rates)
+  const purses = usePurses()
   const shown = useMemo(() => [...all.values()]
     .filter(lane => (!query.pool || lane.pool === query.pool) && (!query.state || lane.state === query.state)
       && (!query.lane || lane.lane.includes(query.lane)))
     .sort((a, b) => a.pool.localeCompare(b.pool) || a.lane.localeCompare(b.lane)), [all, query.pool, query.state, query.lane])
   const total = (rows, field) => rows.reduce((sum, lane) => sum + lane[field], 0)
-  const oldest = Math.max(0, ...shown.map(lane => lane.oldest_ms))
+  const oldest = shown.reduce((at, lane) => (lane.depth && lane.oldest_ms ? Math.min(at, lane.seenAt - lane.oldest_ms) : at), Infinity)
   const perSecond = shown.reduce((sum, lane) => sum + (perLane.get(lane.lane) ?? 0), 0)
   return html`<${Head} title="Overview">${count(shown.length, 'lane')} in ${count(new Set(shown.map(lane => lane.pool)).size, 'pool')}</${Head}>
-    <${NeedsYou} all=${all} />
+    <${NeedsYou} all=${all} purses=${purses.list} />
     <div class="tiles">
       <${Tile} name="Waiting" value=${grouped(total(shown, 'depth') - total(shown, 'unfinished'))} more="queued intents" />
       <${Tile} name="In flight" value=${grouped(total(shown, 'unfinished'))} more="signed, not final" />
       <${Tile} name="Landed per second" value=${perSecond.toFixed(1)} more="last 10 s" />
-      <${Tile} name="Oldest" value=${oldest ? span(oldest) : '–'} more="in a queue" />
+      <${Tile} name="Oldest" value=${oldest < Infinity ? html`<${Since} ms=${oldest} />` : '–'} more="in a queue" />
       <${Tile} name="Working lanes" value=${`${shown.filter(lane => lane.owner).length} of ${shown.length}`} more="have a worker" />
     </div>
     <${Charts} />
     <${Panel} title="Lanes" flush extra=${html`<${LaneFilters} all=${all} query=${query} />`}>
-      <${Table} label="Lanes" columns=${COLUMNS(perLane)} rows=${shown} keyOf=${lane => lane.lane} tall=${16}
+      <${Table} label="Lanes" columns=${COLUMNS(perLane, purses.byLane)} rows=${shown} keyOf=${lane => lane.lane} tall=${16}
         open=${lane => go('lane', { lane: lane.lane })}
         empty=${all.size
           ? html`<${Empty} title="No lane fits."><button class="plain" onClick=${() => refine({ pool: '', state: '', lane: '' })}>Show all lanes</button></${Empty}>`
@@ -52,7 +55,7 @@ export function Overview({ query }) {
 
 const Tile = ({ name, value, more }) => html`<div class="tile"><span>${name}</span><b>${value}</b><small>${more}</small></div>`
 
-const COLUMNS = perLane => [
+const COLUMNS = (perLane, pursesOf) => [
   { name: 'lane', title: 'Lane', width: 'minmax(0, 2fr)', cell: lane => html`<${Link} page="lane" query=${{ lane: lane.lane }} class="mono" title=${lane.lane}>${laneName(lane.lane)}</${Link}>` },
   { name: 'pool', title: 'Pool', wide: true, width: 'minmax(70px, 0.6fr)', cell: lane => lane.pool },
   { name: 'state', title: 'State', width: '118px', cell: lane => html`<${Status} of=${lane.state} title=${lane.reason} />` },
@@ -60,8 +63,8 @@ const COLUMNS = perLane => [
   { name: 'flight', title: 'In flight', right: true, width: '70px', wide: true, cell: lane => grouped(lane.unfinished) },
   { name: 'rate', title: 'Per second', right: true, width: '84px', wide: true, cell: lane => (perLane.get(lane.lane) ?? 0).toFixed(1) },
   { name: 'oldest', title: 'Oldest', right: true, width: '90px', wide: true, cell: lane => lane.depth && lane.oldest_ms ? html`<${Since} ms=${lane.seenAt - lane.oldest_ms} />` : html`<span class="faint">–</span>` },
-  { name: 'nonce', title: 'Next nonce', right: true, width: 'minmax(110px, 0.9fr)', wide: true, cell: lane => html`<span class="mono">${lane.cursor ?? '–'}</span>` },
-  { name: 'owner', title: 'Worker', wide: true, width: 'minmax(90px, 1fr)', cell: lane => lane.owner || html`<span class="faint">none</span>` },
+  { name: 'balance', title: 'Balance', right: true, width: 'minmax(130px, 1fr)', wide: true, cell: lane => html`<${Balance} purses=${pursesOf.get(lane.lane)} />` },
+  { name: 'owner', title: 'Worker', wide: true, width: 'minmax(90px, 1fr)', cell: lane => lane.owner ? html`<span title=${lane.owner}>${lane.owner}</span>` : html`<span class="faint">none</span>` },
 ]
 
 function LaneFilters({ all, query }) {
@@ -76,7 +79,7 @@ function LaneFilters({ all, query }) {
 }
 
 /** Everything that waits for a person, in one list, on top. */
-function NeedsYou({ all }) {
+function NeedsYou({ all, purses }) {
   const { who } = useValue(session)
   const operates = who.scopes.includes('operate')
   const ready = useGet('/readyz', {}, { everyMs: 30_000 })
@@ -86,24 +89,38 @@ function NeedsYou({ all }) {
   const alone = [...all.values()].filter(lane => lane.depth && !lane.owner && lane.state === 'active')
   const holds = held.value?.intents ?? []
   const letters = dead.value?.dead ?? []
-  const checks = Object.entries(ready.value?.checks ?? ready.problem?.checks ?? {}).filter(([, check]) => !check.ok)
+  const low = purses.filter(purse => purse.is_low)
+  const checks = Object.entries(ready.value?.checks ?? {}).filter(([name, check]) => !check.ok && !(name.startsWith('pool:') && alone.length))
   const items = [
     ...stopped(all).slice(0, 20).map(lane => html`<li key=${lane.lane}><${Status} of=${lane.state} />
       <${Link} page="lane" query=${{ lane: lane.lane }} class="mono">${laneName(lane.lane)}</${Link}>
-      <span>${lane.reason}</span><span class="push faint">${count(lane.depth, 'intent')} ${lane.depth === 1 ? 'waits' : 'wait'}</span></li>`),
+      <span>${lane.reason}</span><${Waiting} count=${lane.depth} /></li>`),
     ...holds.slice(0, 10).map(record => html`<li key=${record.life}><${Status} of="held" />
       <${Link} page="intent" query=${{ key: record.idempotency_key, pool: record.pool, tenant: record.tenant }} class="mono">${record.idempotency_key}</${Link}>
-      <span>${record.error?.reason ?? record.error?.message ?? 'waits for an operator'}</span><span class="push faint"><${Ago} at=${record.updated_at} /></span></li>`),
+      <span>${words(record.error?.reason ?? record.error?.message ?? 'waits for an operator')}</span><em class="faint"><${Ago} at=${record.updated_at} /></em></li>`),
     holds.length > 10 && html`<li key="more"><${Link} page="intents" query=${{ status: 'held' }}>All held intents</${Link}></li>`,
+    ...low.slice(0, 10).map(purse => html`<li key=${`low ${purse.purse} ${purse.kind}`}><${Status} of="degraded" word="low balance" />
+      <${Link} page="lane" query=${{ lane: purse.lanes[0] }} class="mono">${laneName(purse.purse)}</${Link}>
+      <span>${inWords(purse)}</span><em class="faint">pays for ${count(purse.lanes.length, 'lane')}</em></li>`),
     letters.length > 0 && html`<li key="dead"><${Status} of="failed" word="undelivered" /><${Link} page="webhooks">${count(letters.length, 'webhook event')}</${Link}>
       <span>no target took ${letters.length === 1 ? 'it' : 'them'}</span></li>`,
-    ...alone.slice(0, 5).map(lane => html`<li key=${`alone ${lane.lane}`}><${Status} of="degraded" word="no worker" />
-      <${Link} page="lane" query=${{ lane: lane.lane }} class="mono">${laneName(lane.lane)}</${Link}><span>${count(lane.depth, 'intent')} wait and no worker holds the lane</span></li>`),
-    ...checks.map(([name, check]) => html`<li key=${name}><${Status} of="degraded" word=${name} /><span>${check.detail}</span></li>`),
+    ...[...new Set(alone.map(lane => lane.pool))].map(pool => html`<${Alone} key=${`alone ${pool}`} pool=${pool} lanes=${alone.filter(lane => lane.pool === pool)} />`),
+    ...checks.map(([name, check]) => html`<li key=${name}><${Status} of="degraded" word=${name.replace(':', ' ')} /><span>${check.detail}</span></li>`),
   ].filter(Boolean)
   if (!items.length) return html`<${Note} tone="good"><strong>Nothing needs you.</strong> All lanes work, nothing is held, every webhook was delivered.</${Note}>`
   return html`<${Panel} title="Needs you" flush><ul class="todo">${items}</ul></${Panel}>`
 }
+
+/** Lanes of a pool with work and without a worker. */
+function Alone({ pool, lanes: [first, ...more] }) {
+  const waiting = [first, ...more].reduce((sum, lane) => sum + lane.depth, 0)
+  return html`<li><${Status} of="degraded" word="no worker" />
+    ${more.length ? html`<${Link} page="overview" query=${{ pool }}>${count(more.length + 1, 'lane')} of pool ${pool}</${Link}>`
+      : html`<${Link} page="lane" query=${{ lane: first.lane }} class="mono">${laneName(first.lane)}</${Link}>`}
+    <span>no worker holds ${more.length ? 'them' : 'it'}</span><${Waiting} count=${waiting} /></li>`
+}
+
+const Waiting = ({ count: number }) => number > 0 && html`<em class="faint">${count(number, 'intent')} ${number === 1 ? 'waits' : 'wait'}</em>`
 
 function Charts() {
   const series = useValue(throughput)
@@ -111,10 +128,10 @@ function Charts() {
   return html`<div class="two">
     <${Panel} title="Throughput"><${Chart} label="Intents that ended per second"
       series=${[{ name: 'done', tone: 'good', points: of('done') }, { name: 'failed', tone: 'bad', points: of('failed') }]}
-      format=${value => `${value.toFixed(1)}/s`} empty="Draws itself as intents end while this page is open." /></${Panel}>
+      format=${value => `${value.toFixed(1)}/s`} empty="Measured from now on. With an archive it begins ten minutes ago." /></${Panel}>
     <${Panel} title="Time to the end"><${Chart} label="From acceptance to the end"
       series=${[{ name: 'median', tone: 'busy', points: of('median') }, { name: '95 of 100', tone: 'warn', points: of('p95') }]}
-      format=${span} empty="Measured on intents that are accepted and end while this page is open." /></${Panel}>
+      format=${span} empty="Appears as soon as intents end." /></${Panel}>
   </div>`
 }
 

@@ -1,11 +1,11 @@
 // The parts around the lanes: workers, networks and their nodes, signers, who is logged in.
 import { html, useState } from '../../vendor/preact.js'
 import { call, useGet } from '../api.js'
-import { count } from '../format.js'
+import { count, words } from '../format.js'
 import { useValue } from '../observable.js'
 import { Link } from '../router.js'
 import { session } from '../session.js'
-import { Empty, Facts, Head, Panel, Trouble } from '../ui/notes.js'
+import { Empty, Facts, Head, Note, Panel, Trouble } from '../ui/notes.js'
 import { Status } from '../ui/status.js'
 import { Table } from '../ui/table.js'
 import { Ago } from '../ui/time.js'
@@ -30,9 +30,10 @@ export function System() {
   if (!told) return html`<${Head} title="System" /><${Trouble} problem=${read.problem} retry=${read.reload} />`
   return html`<${Head} title="System">txmanager ${told.version}</${Head}>
     <${Trouble} problem=${problem ?? read.problem ?? ready.problem} />
+    ${ready.value?.status === 'unready' && html`<${Note} tone="bad"><strong>Not ready.</strong> No pool can work now; the parts below say why.</${Note}>`}
     <div class="two">
-      <${Panel} title="Parts"><${Facts} of=${Object.entries(checks).map(([name, check]) => [name,
-        html`<${Status} of=${check.ok ? (check.reason ? 'degraded' : 'ok') : 'failed'} word=${check.ok ? (check.reason ?? 'works') : 'away'} />
+      <${Panel} title="Parts"><${Facts} of=${Object.entries(checks).map(([name, check]) => [name.replace(':', ' '),
+        html`<${Status} of=${check.ok ? (check.reason ? 'degraded' : 'ok') : 'failed'} word=${words(check.reason ?? (check.ok ? 'works' : 'away'))} />
           ${check.detail && html`<div class="faint">${check.detail}</div>`}`])} /></${Panel}>
       <${Panel} title="Archive">${told.archive
         ? html`<${Facts} of=${[['Database', told.archive.database], ['Ended, not yet archived', told.archive.waiting === null ? null : count(told.archive.waiting, 'record')]]} />`

@@ -31,12 +31,12 @@ export function Webhooks() {
     <${Panel} flush><${Table} label="Dead letters" rows=${rows} keyOf=${letter => letter.id} tall=${18}
       empty=${html`<${Empty} title="Every event was delivered.">An event is tried for a while before it comes here. Targets are set in <code>[[pools.NAME.webhooks]]</code>.</${Empty}>`}
       columns=${[
-        { name: 'status', title: 'Event', width: '112px', cell: letter => html`<${Status} of=${letter.event.status} />` },
+        { name: 'status', title: 'Event', width: '86px', cell: letter => html`<${Status} of=${letter.event.status} />` },
         { name: 'key', title: 'Intent', width: 'minmax(0, 1.4fr)', cell: letter => html`<${Link} class="mono" page="intent" query=${{ key: letter.event.idempotency_key, pool: letter.pool, tenant: letter.event.tenant }}>${letter.event.idempotency_key}</${Link}>` },
         { name: 'target', title: 'Target', wide: true, cell: letter => html`<span title=${letter.target}>${letter.target}</span>` },
         { name: 'error', title: 'Last answer', wide: true, width: 'minmax(0, 1.2fr)', cell: letter => html`<span title=${letter.error}>${letter.error}</span>` },
         { name: 'tries', title: 'Tries', right: true, wide: true, width: '60px', cell: letter => letter.tries },
-        { name: 'at', title: 'Given up', right: true, width: '92px', cell: letter => html`<${Ago} at=${letter.at} />` },
-        { name: 'retry', title: '', right: true, width: '112px', cell: letter => html`<button type="button" onClick=${() => retry([letter])}>Deliver again</button>` },
+        { name: 'at', title: 'Given up', right: true, wide: true, width: '92px', cell: letter => html`<${Ago} at=${letter.at} />` },
+        { name: 'retry', title: '', right: true, width: '118px', cell: letter => html`<button type="button" onClick=${() => retry([letter])}>Deliver again</button>` },
       ]} /></${Panel}>`
 }

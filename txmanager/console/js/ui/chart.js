@@ -32,7 +32,8 @@ export function Chart({ label, series, format, empty }) {
     const n = Math.round(((event.clientX - box.left) / box.width) * (times.length - 1))
     setUnder(Math.max(0, Math.min(times.length - 1, n)))
   }
-  const n = under ?? times.length - 1
+  const newest = times.findLastIndex((_, n) => series.some(one => one.points[n][1] !== null))
+  const n = under ?? newest // where nothing ended the line before it still tells something
   return html`<figure class="chart">
     <figcaption>
       ${series.map(one => html`<span key=${one.name} class=${`tone-${one.tone}`}><i></i>${one.name}${' '}
@@ -45,7 +46,7 @@ export function Chart({ label, series, format, empty }) {
       <line class="axis" x1="0" x2=${WIDE} y1=${y(most)} y2=${y(most)} />
       ${series.map(one => html`<path key=${one.name} class=${`line tone-${one.tone}`} d=${path(one.points)} />`)}
       ${series.map(one => one.points.map(([, value], n) => alone(one.points, n) && html`<path key=${`${one.name} ${n}`}
-        class=${`line tone-${one.tone}`} d=${`M${x(n) - 1.5} ${y(value)}h3`} />`))}
+        class=${`line dot tone-${one.tone}`} d=${`M${x(n)} ${y(value)}h0.01`} />`))}
       ${under !== null && html`<line class="pointer" x1=${x(n)} x2=${x(n)} y1="0" y2=${HIGH} />`}
     </svg>
     <div class="chart-scale faint"><span>${span(times.at(-1) - times[0])} ago</span><span>at most ${format(most)}</span><span>now</span></div>
