@@ -32,7 +32,8 @@ COPIES = {
 """The first records again and again, each time later and in lives of their own."""
 
 
-async def filled(database: Database) -> None:
+async def filled(url: str) -> None:
+    database = Database(url, timeout_s=900)
     for start in range(0, BASE, 500):
         await SqlWriter(database, INDEXED).store([ended(n) for n in range(start, start + 500)])
     async with database.writing() as connection:
@@ -40,10 +41,11 @@ async def filled(database: Database) -> None:
             told = f"{STEPS} {statement}".format(most=RECORDS // BASE - 1, base=BASE, span=SPAN_MS)
             await connection.execute(text(told.replace(":", "\\:")))
         await connection.execute(text("ANALYZE"))
+    await database.close()
 
 
-async def test_every_page_of_a_large_archive_comes_from_an_index_in_time(database: Database):
-    await filled(database)
+async def test_every_page_of_a_large_archive_comes_from_an_index_in_time(database: Database, url: str):
+    await filled(url)
     reader = SqlReader(database)
     middle: Mark = (BASE_MS + RECORDS // 10, "5")
     async with database.reading() as connection:
