@@ -70,7 +70,7 @@ async def fail_over(sentinel: Sentinel, stage: Stage, fences: Sequence[Fence]) -
         try:
             view = await stage.ledger.lane(fence.lane)
             assert view is not None
-            if view.history_id == view.found_history_id:
+            if not view.moved:
                 return True
             await stage.ledger.vouch(fence, view.history_id, view.found_history_id)
         except Unavailable:
