@@ -30,7 +30,7 @@ from txmanager.core.listing import Filter, Mark
 from txmanager.core.models import Record
 from txmanager.testing.ledger import Stage
 
-KILLS = int(os.environ.get("TXMANAGER_KILLS", "12"))
+KILLS = int(os.environ.get("TXMANAGER_KILLS", "8"))
 LANES, MAX_LAG = 2, 60
 
 
@@ -69,7 +69,8 @@ async def fail_over(sentinel: Sentinel, stage: Stage, fences: Sequence[Fence]) -
     async def vouched(fence: Fence) -> bool:
         try:
             view = await stage.ledger.lane(fence.lane)
-            assert view is not None
+            if view is None:
+                return False  # asked of the old primary, which came back with nothing
             if not view.moved:
                 return True
             await stage.ledger.vouch(fence, view.history_id, view.found_history_id)
@@ -104,6 +105,14 @@ async def test_archivers_killed_at_random_lose_and_double_nothing(
             fences = [await stage.own(await stage.lane(f"near:net:relayer:ed25519.{n}")) for n in range(LANES)]
             for kills in range(KILLS):
                 program = archivers[kills % 2].start()
+
+                async def at_work() -> bool:
+                    waiting = [await stage.ledger.unarchived(fence.lane, 1) for fence in fences]
+                    return waiting == [[], []]
+
+                # killed at its work, and not as it starts; every fourth time as it starts
+                if kills % 4:
+                    await until(at_work, 60, what="what waited is archived")
                 for _ in range(chance.randrange(1, 6)):
                     fence = chance.choice(fences)
                     batch = await stage.settled(fence, chance.randrange(1, 40))

@@ -41,6 +41,9 @@ async def filled(url: str) -> None:
             told = f"{STEPS} {statement}".format(most=RECORDS // BASE - 1, base=BASE, span=SPAN_MS)
             await connection.execute(text(told.replace(":", "\\:")))
         await connection.execute(text("ANALYZE"))
+    if not database.postgres:
+        async with database.reading() as connection:
+            await connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
     await database.close()
 
 
