@@ -246,6 +246,7 @@ PLANS: dict[str, tuple[dict[str, Any], str]] = {
     "hash": ({"hash": "hash17"}, "tags"),
     "receiver": ({"receiver": "r3.near"}, "tags"),
     "metadata": ({"metadata": {"order": "5"}}, "tags"),
+    "many": ({"pool": "odd", "status": Status.DONE, "kind": KINDS[0], "key_prefix": "order"}, "intents_by_kind"),
 }
 SCANS = ("SCAN intents", "SCAN tags", "Seq Scan", "TEMP B-TREE", "Sort")
 

