@@ -15,7 +15,7 @@ from txmanager.settings.schema import build_schema
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 EXAMPLES = ("single.toml", "evm.toml", "gateway.toml", "near-testnet.toml")
-NAMED = ("networks", "pools", "signers", "monitor.networks", "signer.clients", "signer.keys")
+NAMED = ("networks", "pools", "signers", "monitor.networks", "signer.clients", "signer.keys", "api.doors")
 """Tables whose keys are names that you choose."""
 INTRO = """# Configuration
 

@@ -94,7 +94,8 @@ def test_dry_run_writes_nothing(paid: Stage, key: str):
         assert answer["accepted"]["replayed"] is False
     assert paid.get(f"/v1/intents/{key}?pool=main").status_code == 404
     now = paid.get("/v1/budgets", by="payer").json()
-    assert [one["left"] for one in now["budgets"]] >= [one["left"] for one in before["budgets"]]
+    before_and_now = zip(before["budgets"], now["budgets"], strict=True)
+    assert all(int(one["charged"]) <= int(then["charged"]) for then, one in before_and_now), "a dry run was charged"
 
 
 def test_forecast_tells_what_acceptance_does_not_check(paid: Stage, key: str):

@@ -134,6 +134,8 @@ class Run:
         """Every intent has ended and is in the books, and so is what belongs to no intent."""
 
         async def booked() -> list[UsageLine] | None:
+            for program in self.programs:
+                program.said("tells when it ended")
             lines = await self.usage()
             asked = sum(one.count for one in lines if one.spending in (Spending.INTENT, Spending.KEY_ACTION))
             return lines if asked == len(self.keys) and more(lines) else None
@@ -246,6 +248,15 @@ policy.fill_after_s = 1
 [pools.treasury]
 network = "local"
 keys = ["env:TREASURY"]
+policy.max_cost = "{most}"
+policy.budget = [{{ network = "local", amount = "100 ETH", per = "1d" }}]
+[monitor]
+period_s = 1.0
+reconcile_every_s = 1.0
+[monitor.networks.local]
+low = "{low}"
+high = "{high}"
+treasury = "treasury"
 """
 REVERTS = "0x" + "cc" * 20
 
@@ -271,7 +282,7 @@ async def test_books_are_what_evm_addresses_lost(make_server: Any, prefix: str, 
         anvil.rpc("eth_sendRawTransaction", foreign(signers[0], 0))
         await until(lambda: anvil.count(addresses[0]) == 1, 10)
         config = tmp_path / "txmanager.toml"
-        more = EVM_POOL.format(node=anvil.url)
+        more = EVM_POOL.format(node=anvil.url, low=ETHER, high=3 * ETHER, most=4 * ETHER)
         config.write_text(LEDGER.format(redis=server.url, prefix=prefix, folder=tmp_path) + more)
         environment = {"PHRASE": PHRASE, "TREASURY": "0x" + key.hex()}
         async with Run(config, environment) as run:
@@ -281,13 +292,15 @@ async def test_books_are_what_evm_addresses_lost(make_server: Any, prefix: str, 
             for address, ether in zip(addresses, (100 * ETHER, ETHER // 2, 100 * ETHER), strict=True):
                 anvil.fund(address, ether)
             before = sum(anvil.balance(address) for address in addresses)
+            run.programs.append(Program("monitor", config, environment).start())
             await run.submit(evm_intent("0x" + "ee" * 20), INTENTS)
 
             def special(lines: Sequence[UsageLine]) -> bool:
-                return {Spending.GAP_FILL} <= {line.spending for line in lines}
+                return {Spending.GAP_FILL, Spending.TOP_UP} <= {line.spending for line in lines}
 
             lines = await run.all_booked(special)
             counts = await compared(lambda: before - sum(map(anvil.balance, addresses)), lines)
             print(f"EVM: {dict(counts)}, {run.cancelled} cancels")
             assert counts["gap_fill"] == 1
+            assert counts["top_up"] >= 1
             assert counts["noop"] > 0, "a run without a no-op tests no no-op"

@@ -270,6 +270,7 @@ def test_health_tells_numbers_pending_and_gaps(service):
         ("address/nonce", {"address": "0x" + "11" * 20}, 422, "networkId"),
         ("address/nonce", {"address": "0x" + "11" * 20, "networkId": 31337, "ttlSeconds": 0}, 422, "ttlSeconds"),
         ("transaction/sendRaw", {"signedTransaction": "0x02c0", "networkId": "local"}, 422, "signedTransaction"),
+        ("transaction/sendRaw?dry_run=true", {"signedTransaction": "0x02c0", "networkId": "local"}, 422, "dry_run"),
         ("address/nonce/recycle", {"address": "0x" + "11" * 20, "networkId": "local"}, 422, "reservation"),
         ("getCurrentFee", {"networkId": 7}, 422, "networkId"),
     ],

@@ -134,9 +134,9 @@ async def poke(ledger: DurableObjectLedger, what: str, lane: str = "", id: Inten
 _confirmed: set[str] = set()
 
 
-async def until_replicas_confirm(url: str) -> None:
+async def until_replicas_confirm(url: str, *, again: bool = False) -> None:
     """A replica that just joined acknowledges nothing for up to a second; its primary counts it already."""
-    if url in _confirmed:
+    if url in _confirmed and not again:
         return
     async with redis_stage(url, "warm-up", durability="replicas", timeout_s=5.0) as made:
         claims = [Claim(IntentId("p", str(n)), "v1:x", "near:net:a:1", "life") for n in range(32)]

@@ -88,7 +88,7 @@ def test_defaults_in_the_single_example_are_the_defaults():
     assert given["ledger"] == shown["ledger"]
     assert given["worker"] == shown["worker"]
     assert given["monitor"] | {"networks": {}} == shown["monitor"]
-    assert given["api"] | {"tokens": []} == shown["api"]
+    assert given["api"] | {"tokens": [], "doors": {}} == shown["api"]
 
 
 def test_the_policy_is_the_adapters_policy():

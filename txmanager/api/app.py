@@ -17,6 +17,7 @@ from txmanager.api.budgets import BudgetRoutes
 from txmanager.api.call import Asgi, Call, Handler, Reply, Send, problem_reply
 from txmanager.api.console_files import console_rows
 from txmanager.api.docs_page import render
+from txmanager.api.doors import Doors, door_surface
 from txmanager.api.dry_runs import DryRuns
 from txmanager.api.endpoint import Endpoint, Surface
 from txmanager.api.health import Health, Probe
@@ -155,15 +156,24 @@ def build_app(
     table += _documentation(document) + console_rows()
     # with tokens a page of another site has nothing to send; without them its requests must not count as ours
     hosts = None if api.tokens else Hosts(api.allowed_hosts)
-    router = _router(Rest(api, door, metrics, audit, quotas), table, tracer)
+    rest = Rest(api, door, metrics, audit, quotas)
+    parts: list[tuple[Surface, Iterable[Operation]]] = [(rest, table)]
+    doors = Doors(manager, intents, billing, audit, api)
+    offered = {name: words for family in settings.families().values() for name, words in family.doors.items()}
+    for name, told in api.doors.items():
+        parts.append((door_surface(rest, told, offered[name], gate), doors.rows(told, offered[name])))
+    router = _router(parts, tracer)
     return Api(router, intents, streams, [hub.close, board.close, balances.close], metrics, hosts, document)
 
 
-def _router(surface: Surface, table: Iterable[Operation], tracer: Tracer | None) -> App:
-    paths: dict[str, list[Operation]] = {}
-    for operation in table:
-        paths.setdefault(operation.path, []).append(operation)
-    app = Starlette(routes=[Route(path, Endpoint(surface, rows, tracer)) for path, rows in paths.items()])
+def _router(parts: Iterable[tuple[Surface, Iterable[Operation]]], tracer: Tracer | None) -> App:
+    routes = []
+    for surface, table in parts:
+        paths: dict[str, list[Operation]] = {}
+        for operation in table:
+            paths.setdefault(operation.path, []).append(operation)
+        routes += [Route(path, Endpoint(surface, rows, tracer)) for path, rows in paths.items()]
+    app = Starlette(routes=routes)
     app.router.redirect_slashes = False
     app.router.default = _no_route
     return app.router

@@ -141,8 +141,27 @@ class Intents:
         self, call: Call, kind_name: str, payload: Mapping[str, Json], envelope: Mapping[str, Json], lane: str = ""
     ) -> Reply:
         wait_s = call.seconds("wait", self._settings.max_wait_s)
+        taken = await self.take(call, kind_name, payload, envelope, partial(self.given_key, call), lane, wait_s)
+        if isinstance(taken, Reply):
+            return taken
+        record = taken.record
+        if taken.replayed:
+            return Reply(200, record_bytes(record), [_JSON, _REPLAYED])
+        return Reply(200 if wait_s and record.status.final else 202, record_bytes(record))
+
+    async def take(
+        self,
+        call: Call,
+        kind_name: str,
+        payload: Mapping[str, Json],
+        envelope: Mapping[str, Json],
+        given_key: Callable[[], str | None],
+        lane: str = "",
+        wait_s: float = 0,
+    ) -> Submitted | Reply:
+        """Accept one intent, and wait for its end where asked to. A dry run has its own reply."""
         kind = self.kind(kind_name)
-        read = partial(self.read, call, kind, payload, envelope, partial(self._given_key, call))
+        read = partial(self.read, call, kind, payload, envelope, given_key)
         if call.flag("dry_run"):
             return await self._dry_runs.answer(call, read, self.known, lane)
         asked = read()
@@ -161,16 +180,13 @@ class Intents:
                     await self._audit.note(call, call.scope["path"], "operate", refusal.code)
                 raise refusal
             submitted = known
-        record = submitted.record
         if submitted.replayed:
             self._metrics.replayed.labels(kind_name).inc()
         else:
             self._metrics.accepted.labels(kind_name).inc()
-        if wait_s and not record.status.final:
-            record = await self._wait(call, record, wait_s)
-        if submitted.replayed:
-            return Reply(200, record_bytes(record), [_JSON, _REPLAYED])
-        return Reply(200 if wait_s and record.status.final else 202, record_bytes(record))
+        if wait_s and not submitted.record.status.final:
+            return replace(submitted, record=await self._wait(call, submitted.record, wait_s))
+        return submitted
 
     def kind(self, name: str) -> Kind:
         kind = self._kinds.get(name)
@@ -260,7 +276,7 @@ class Intents:
         return Asked(intent, own_key, bool(reading.own_account), refusal, billed.bill)
 
     @staticmethod
-    def _given_key(call: Call) -> str | None:
+    def given_key(call: Call) -> str | None:
         given = call.headers.get(b"idempotency-key")
         if given is None:
             return None

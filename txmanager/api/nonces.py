@@ -99,6 +99,8 @@ class NonceRoutes:
     # -- transactions
 
     async def send_raw(self, call: Call) -> Reply:
+        if call.flag("dry_run"):
+            raise InvalidInput("dry_run", "is not possible for bytes that you signed; send them, or ask a node")
         body = call.read(SendRawRequest)
         caller, metadata = call.caller, body.get("metadata") or {}
         if len(str(metadata)) > _MAX_METADATA:

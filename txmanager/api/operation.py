@@ -17,6 +17,7 @@ from txmanager.api.call import Handler
 from txmanager.core.errors import TxManagerError
 
 Schema = dict[str, Any]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Shape = type[BaseModel] | str
 """A model, or the name of a schema that the kinds of intents contribute (`kind_schemas.py`)."""
 Errors = frozenset[type[TxManagerError]]
@@ -45,7 +46,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    method: Literal["GET", "POST", "DELETE"]
+    method: Method
     path: str
     id: str
     """Its name in the OpenAPI document."""

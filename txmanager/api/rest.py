@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from txmanager.api import bodies
 from txmanager.api.auth import Caller, Right
@@ -12,7 +12,7 @@ from txmanager.api.bodies import Receive
 from txmanager.api.call import Asgi, Audit, Call, Handler, Reply, problem_reply
 from txmanager.api.metrics import ApiMetrics
 from txmanager.api.ndjson import is_ndjson
-from txmanager.api.operation import Errors, Operation, Parameter, Shape, Success
+from txmanager.api.operation import Errors, Method, Operation, Parameter, Shape, Success
 from txmanager.api.problems import Forbidden, Malformed, NotJson, QuotaUsed, TooLarge, TooSlow, Unauthorized
 from txmanager.core.errors import InvalidInput, MemoryFull, TxManagerError, Unavailable, Unconfirmed
 from txmanager.settings import ApiSettings
@@ -90,7 +90,7 @@ def admission_errors(method: str, right: Right | None, request: Shape | None) ->
 
 
 def row(
-    method: Literal["GET", "POST", "DELETE"],
+    method: Method,
     path: str,
     id: str,
     summary: str,

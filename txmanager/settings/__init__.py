@@ -7,6 +7,7 @@ prints one.
 from txmanager.settings.load import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, find_file, load, problems
 from txmanager.settings.models import (
     ApiSettings,
+    DoorSettings,
     LedgerSettings,
     Settings,
     TokenLimits,
@@ -29,6 +30,7 @@ __all__ = [
     "ENVIRONMENT_PREFIX",
     "PASSPHRASE_VARIABLE",
     "ApiSettings",
+    "DoorSettings",
     "KeylessPoolSettings",
     "LedgerSettings",
     "NetworkSettings",

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from txmanager.core.chain import Chain
 from txmanager.core.decide import Policy
+from txmanager.core.doors import RelayerDoor
 from txmanager.core.errors import InvalidSettings
 from txmanager.core.findings import Finding
 from txmanager.core.funds import PurseName
@@ -211,6 +212,8 @@ class ChainFamily(Generic[N, P]):
     """The same with keys of many lanes, on chains that have such."""
     signer: SignerSide | None = None
     """For `txmanager signer`."""
+    doors: Mapping[str, RelayerDoor] = field(default_factory=dict)
+    """The routes of other relayers that can be opened, by the name of their settings."""
 
     @property
     def all_kinds(self) -> list[str]:

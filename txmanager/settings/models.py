@@ -145,6 +145,15 @@ class TokenSettings(Part):
     limits: TokenLimits = TokenLimits()
 
 
+class DoorSettings(Part):
+    """The routes of another relayer."""
+
+    pool: str | None = None
+    """Of requests that name none."""
+    token: str | None = None
+    """Whose rights callers on this machine have that send no token."""
+
+
 class ApiSettings(Part):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
@@ -160,6 +169,7 @@ class ApiSettings(Part):
     ledger_timeout_s: float = Field(default=0.7, gt=0)
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
     tokens: tuple[TokenSettings, ...] = ()
+    doors: dict[Name, DoorSettings] = Field(default_factory=dict)
 
     @property
     def public(self) -> bool:
@@ -180,6 +190,16 @@ class ApiSettings(Part):
                 yield InvalidSettings(f"api.tokens[{n}].name", f"{token.name!r} is there twice; use another name")
             for pool in sorted((token.limits.pools or set()) - set(pools)):
                 yield InvalidSettings(f"api.tokens[{n}].limits.pools", f"names no [pools.{pool}]; add it or remove it")
+        for name, door in self.doors.items():
+            where = f"api.doors.{name}"
+            if door.token is not None and door.token not in names:
+                yield InvalidSettings(f"{where}.token", f"names no [[api.tokens]] {door.token!r}; add it or remove it")
+            if door.token is not None and self.public:
+                yield InvalidSettings(
+                    f"{where}.token", f"is for callers on this machine, and {self.host} is open to others; remove it"
+                )
+            if door.pool is not None and door.pool not in pools:
+                yield InvalidSettings(f"{where}.pool", f"names no [pools.{door.pool}]; add it or remove it")
 
 
 def _installed(chain: str) -> str:
@@ -277,6 +297,7 @@ class Settings(Part):
         yield from self._keyless_twice()
         yield from self.api.contradictions(self.pools)
         yield from self._budgets()
+        yield from self._doors()
         if self.gateway is not None:
             yield from self.gateway.contradictions(self.with_gateway(), self.networks)
 
@@ -292,6 +313,16 @@ class Settings(Part):
                         yield InvalidSettings(f"{where}[{n}].network", f"must be the pool's own, {pool.network!r}")
         for where, budgets in told.items():
             yield from budget_contradictions(where, budgets, self.networks, units, self.ledger.retention_s)
+
+    def _doors(self) -> Iterator[InvalidSettings]:
+        offered = {name: family for family in self.families().values() for name in family.doors}
+        for name, door in self.api.doors.items():
+            where, family = f"api.doors.{name}", offered.get(name)
+            if family is None:
+                known = ", ".join(sorted(offered)) or "there is none"
+                yield InvalidSettings(where, f"is no door of the chains in this configuration; use one of: {known}")
+            elif door.pool is not None and self.family(self.pools[door.pool].network) is not family:
+                yield InvalidSettings(f"{where}.pool", f"must be a pool on {family.title}")
 
     def with_gateway(self) -> list[str]:
         """The networks that a JSON-RPC gateway can stand before."""

@@ -13,6 +13,7 @@ from txmanager.chains.evm.given import EvmCounter
 from txmanager.chains.evm.intents import KINDS, PATHS
 from txmanager.chains.evm.names import RAW_KIND, LaneId
 from txmanager.chains.evm.network import EvmNetwork, preset
+from txmanager.chains.evm.openzeppelin import OPENZEPPELIN
 from txmanager.chains.evm.reader import EvmReader
 from txmanager.chains.evm.reading import read
 from txmanager.chains.evm.settings import EvmNetworkSettings, EvmPoolSettings
@@ -175,4 +176,5 @@ FAMILY = ChainFamily(
     purses=PurseSide(frozenset({"account"}), purse_of, pay, f"evm:1:0x{1:040x}"),
     upstream=open_upstream,
     signer=SIGNER_SIDE,
+    doors={"openzeppelin": OPENZEPPELIN},
 )

@@ -12,6 +12,7 @@ from txmanager.chains.near.actions import CallPermission
 from txmanager.chains.near.chain import NearChain
 from txmanager.chains.near.intents import KINDS, PATHS
 from txmanager.chains.near.limits import most_over_http
+from txmanager.chains.near.pagoda import PAGODA
 from txmanager.chains.near.policy import NETWORKS, HarmlessCall, NearNetwork, NearPolicy, other_chain
 from txmanager.chains.near.provision import key_limits as read_limits
 from txmanager.chains.near.provision import provision
@@ -162,4 +163,5 @@ FAMILY = ChainFamily(
     add_gas_keys=add_gas_keys,
     purses=PURSES,
     signer=SIGNER_SIDE,
+    doors={"pagoda": PAGODA},
 )
