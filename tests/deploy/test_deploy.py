@@ -28,6 +28,7 @@ from txmanager.core.stops import PauseCause, QuarantineCause
 from txmanager.ledger.redis.checks import inspect
 from txmanager.runtime.care.monitor_metrics import MonitorMetrics
 from txmanager.runtime.care.purse_metrics import PurseMetrics
+from txmanager.runtime.deliver.archiver import ArchiverMetrics
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.lane.metrics import Metrics
 from txmanager.settings import Settings, load
@@ -48,7 +49,8 @@ COMMANDS = {command.name or command.callback.__name__ for command in app.registe
 
 def metric_names() -> set[str]:
     found = {"up"}
-    for metrics in (Metrics(), ApiMetrics(), MonitorMetrics(), GatewayMetrics(), PurseMetrics()):
+    sources = (Metrics(), ApiMetrics(), MonitorMetrics(), GatewayMetrics(), PurseMetrics(), ArchiverMetrics())
+    for metrics in sources:
         for metric in metrics.registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(metric.type, [""])
             found |= {metric.name + suffix for suffix in suffixes}
