@@ -64,7 +64,7 @@ export class Accepting {
     ) {}
 
     async step<T>(object: Wanted['object'], name: string, operation: string, args: object): Promise<T> {
-        const answer = await this.signing.call({ object, name, operation, args });
+        const answer = await this.signing.call({ object, name, operation, args }).catch((): Answer => ({ error: 'unavailable', told: {} }));
         if ('ok' in answer) return answer.ok as T;
         if (answer.error === 'not_found') throw new Problem('not_found', 'no such intent or lane');
         if (['not_from', 'busy', 'closed', 'other_sort'].includes(answer.error)) {
