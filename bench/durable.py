@@ -1,6 +1,6 @@
-"""The Durable Object ledger against Redis with fsync, and the front of resident lanes against a Worker that only answers:
-all interleaved in one run, `python -m bench.durable [--rounds 5]`.
+"""The Durable Object ledger against Redis with fsync, and resident lanes' front against a Worker that only answers.
 
+All of it interleaved in one run: `python -m bench.durable [--rounds 5]`.
 Data is on tmpfs, so that the stores are compared and not this machine's disk. Both stores are measured again behind
 20 ms of network. Medians of the rounds; ratios decide.
 """

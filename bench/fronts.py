@@ -24,7 +24,7 @@ using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [(name = "main", worker = (
     modules = [(name = "hello.js", esModule =
-      "export default { async fetch(request) { await request.text(); return new Response('hello', { status: 202 }); } }")],
+      "export default { fetch: async (asked) => new Response(await asked.text(), { status: 202 }) };")],
     compatibilityDate = "2026-10-01",
   ))],
   sockets = [(name = "http", address = "127.0.0.1:1", http = (), service = "main")],
