@@ -133,9 +133,25 @@ def test_200_concurrent_on_one_key_are_serialised(make_resident: Make, devnet: D
                     if answer["status"] not in ("queued", "inflight"):
                         return dict(answer)
 
-            return await asyncio.gather(*(one(n, key) for n, key in enumerate(keys)))
+            watching = asyncio.create_task(watch())
+            try:
+                return await asyncio.gather(*(one(n, key) for n, key in enumerate(keys)))
+            finally:
+                watching.cancel()
 
+    async def watch() -> None:
+        ledger = resident.ledger()
+        try:
+            while True:
+                lane = await ledger.lane(resident.lanes[0])
+                waiting.append(0 if lane is None else lane.unretired)
+                await asyncio.sleep(0.2)
+        finally:
+            await ledger.close()
+
+    waiting: list[int] = []
     answers = asyncio.run(everybody())
+    assert max(waiting) < 80, "final records go home while the queue is not empty"
     assert {answer["status"] for answer in answers} == {"done"}
     nonces = sorted(answer["nonce"] for answer in answers)
     assert nonces == list(range(nonces[0], nonces[0] + 200))
