@@ -37,9 +37,8 @@ BASE = 183_000_000_000_123
 class Store:
     """One of the two, with a lane of its own."""
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
-        self.name, self.ledger = name, ledger
-        self.lane = "near:bench:relayer:ed25519.a"
+    def __init__(self, name: str, ledger: Ledger, lane: str = "near:bench:relayer:ed25519.a") -> None:
+        self.name, self.ledger, self.lane = name, ledger, lane
         self._count = 0
         self._cursor = BASE
 
@@ -157,10 +156,12 @@ async def measure(rounds: int, count: int, deep: int, idle_s: float) -> dict[str
                         await rates.take(part + network, store.name, count // 2, work(store, count // 2))
                 for who in (hello, front):
                     await rates.take("accept through the front", who.name, count, who.accept(count))
-        durable = near[1]
-        shallow = statistics.median([await timed(durable.in_batches(320)) for _ in range(3)])
-        await durable.in_batches(deep)
-        deeply = statistics.median([await timed(durable.in_batches(320)) for _ in range(3)])
+        shallow, deeper = near[1], Store("deep", near[1].ledger, "near:bench:relayer:ed25519.b")
+        await deeper.open()
+        await deeper.in_batches(deep)
+        for _ in range(2 * rounds):
+            for store in (shallow, deeper):
+                await rates.take("append", store.name, 320, store.in_batches(320))
     ratios = {
         part: round(rates.median(part, "durable") / rates.median(part, "redis"), 3)
         for part in [name + far_ for far_ in ("", network) for name, _ in PARTS]
@@ -170,7 +171,9 @@ async def measure(rounds: int, count: int, deep: int, idle_s: float) -> dict[str
         "per_second": rates.table(),
         "durable / redis": ratios,
         "front / hello Worker": round(through, 3),
-        f"append at depth {deep} / at depth 100": round(deeply / shallow, 2),
+        f"append at depth {deep} / at depth 100": round(
+            rates.median("append", "durable") / rates.median("append", "deep"), 2
+        ),
         f"starts and requests of an idle lane in {idle_s:.0f} s": await idle(idle_s),
         "load": os.getloadavg()[0],
     }
