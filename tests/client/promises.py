@@ -31,8 +31,4 @@ NOT_RESIDENT = {
     "paced": "takes no batches",
 }
 """What the front of resident lanes does not serve, and so cannot be asked."""
-CASES = [
-    *(("python", name) for name in PROMISES),
-    *(("resident", name) for name in PROMISES if name not in NOT_RESIDENT),
-]
-"""Each promise, on each stack that a client may meet."""
+RESIDENT = [name for name in PROMISES if name not in NOT_RESIDENT]

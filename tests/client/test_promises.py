@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.conftest import devnet  # noqa: F401  (fixture)
 from tests.api.stage import KEY, token
-from tests.client.promises import CASES, PROMISES
+from tests.client.promises import PROMISES, RESIDENT
 from tests.client.resident import ResidentWorld
 from tests.client.world import SECRET, PythonWorld, World
 from tests.devnet.process import Devnet
@@ -52,8 +52,15 @@ def test_every_promise_is_kept_by_the_python_client():
     assert list(KEPT) == list(PROMISES)
 
 
-@pytest.mark.parametrize(("world", "name"), CASES, indirect=["world"])
+@pytest.mark.parametrize("world", ["python"], indirect=True)
+@pytest.mark.parametrize("name", PROMISES)
 async def test_python_keeps(world: World, name: str):
+    await KEPT[name](world)
+
+
+@pytest.mark.parametrize("world", ["resident"], indirect=True)
+@pytest.mark.parametrize("name", RESIDENT)
+async def test_python_keeps_with_resident_lanes(world: World, name: str):
     await KEPT[name](world)
 
 
