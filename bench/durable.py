@@ -1,7 +1,8 @@
-"""The Durable Object ledger against Redis with fsync, interleaved in one run: `python -m bench.durable [--rounds 5]`.
+"""The Durable Object ledger against Redis with fsync, and resident lanes' front against a Worker that only answers.
 
-Both keep their data on tmpfs, so that the stores are compared and not this machine's disk. Medians of the rounds;
-ratios decide.
+All of it interleaved in one run: `python -m bench.durable [--rounds 5]`.
+Data is on tmpfs, so that the stores are compared and not this machine's disk. Both stores are measured again behind
+20 ms of network. Medians of the rounds; ratios decide.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import urlsplit
 
+from bench.fronts import Front, Hello, idle
+from bench.processes import proxy
 from tests.servers import DURABLE, Server
-from tests.servers.workerd import Workerd
+from tests.servers.workerd import OWNER, Workerd
 from txmanager.core.ledger import Claim, Entry, Ledger, Settlement, WriteAhead
 from txmanager.core.models import Attempt, Fence, Intent, LaneSpec, Outcome, Purpose, new_intent
 from txmanager.core.states import Status
@@ -33,9 +37,8 @@ BASE = 183_000_000_000_123
 class Store:
     """One of the two, with a lane of its own."""
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
-        self.name, self.ledger = name, ledger
-        self.lane = "near:bench:relayer:ed25519.a"
+    def __init__(self, name: str, ledger: Ledger, lane: str = "near:bench:relayer:ed25519.a") -> None:
+        self.name, self.ledger, self.lane = name, ledger, lane
         self._count = 0
         self._cursor = BASE
 
@@ -91,13 +94,20 @@ class Store:
 
 
 @asynccontextmanager
-async def stores():
+async def stores(network_ms: float = 0.0):
+    """Both, each behind a network of its own that takes so long there and back."""
     async with AsyncExitStack() as running:
         redis = running.enter_context(Server(config=DURABLE))
         workerd = running.enter_context(Workerd())
+        redis_url, durable_url = redis.url, workerd.url
+        if network_ms:
+            redis_port = urlsplit(redis.url).port
+            assert redis_port is not None
+            redis_url = f"redis://127.0.0.1:{running.enter_context(proxy(redis_port, network_ms))}/0"
+            durable_url = workerd.url_for(OWNER, running.enter_context(proxy(workerd.port, network_ms)))
         both = [
-            Store("redis", RedisLedger(redis.url, prefix="bench", timeout_s=30.0)),
-            Store("durable", DurableObjectLedger(workerd.url, prefix="bench", timeout_s=30.0)),
+            Store("redis", RedisLedger(redis_url, prefix="bench", timeout_s=30.0)),
+            Store("durable", DurableObjectLedger(durable_url, prefix="bench", timeout_s=30.0)),
         ]
         for store in both:
             running.push_async_callback(store.ledger.close)
@@ -111,31 +121,60 @@ async def timed(work: Awaitable[None]) -> float:
     return time.perf_counter() - began
 
 
-async def measure(rounds: int, count: int, deep: int) -> dict[str, object]:
-    taken: defaultdict[str, list[float]] = defaultdict(list)
-    async with stores() as both:
-        for _ in range(rounds):
-            parts: list[tuple[str, Callable[[Store], Awaitable[None]]]] = [
-                ("accept in batches of 32", lambda s: s.in_batches(count)),
-                ("accept by 64 callers", lambda s: s.unbatched(count)),
-                ("drain, window 128", lambda s: s.drain(2 * count)),
-            ]
-            for part, work in parts:
-                for store in both:
-                    taken[f"{part}: {store.name}"].append(count / await timed(work(store)))
-        durable = both[1]
-        shallow = statistics.median([await timed(durable.in_batches(320)) for _ in range(3)])
-        await durable.in_batches(deep)
-        deeply = statistics.median([await timed(durable.in_batches(320)) for _ in range(3)])
-    rates = {name: round(statistics.median(found)) for name, found in taken.items()}
+PARTS: list[tuple[str, Callable[[Store, int], Awaitable[None]]]] = [
+    ("accept in batches of 32", lambda store, count: store.in_batches(count)),
+    ("accept by 64 callers", lambda store, count: store.unbatched(count)),
+    ("drain, window 128", lambda store, count: store.drain(2 * count)),
+]
+
+
+class Rates:
+    """What was measured, by what and by whom."""
+
+    def __init__(self) -> None:
+        self._taken: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+
+    async def take(self, part: str, who: str, count: int, work: Awaitable[None]) -> None:
+        self._taken[part, who].append(count / await timed(work))
+
+    def median(self, part: str, who: str) -> float:
+        return statistics.median(self._taken[part, who])
+
+    def table(self) -> dict[str, int]:
+        return {f"{part}: {who}": round(self.median(part, who)) for part, who in self._taken}
+
+
+async def measure(rounds: int, count: int, deep: int, idle_s: float) -> dict[str, object]:
+    rates, network = Rates(), " at 20 ms"
+    async with stores() as near, stores(20.0) as far:
+        with Front() as front, Hello() as hello:
+            for _ in range(rounds):
+                for part, work in PARTS:
+                    for store in near:
+                        await rates.take(part, store.name, count, work(store, count))
+                    for store in far:
+                        await rates.take(part + network, store.name, count // 2, work(store, count // 2))
+                for who in (hello, front):
+                    await rates.take("accept through the front", who.name, count, who.accept(count))
+        shallow, deeper = near[1], Store("deep", near[1].ledger, "near:bench:relayer:ed25519.b")
+        await deeper.open()
+        await deeper.in_batches(deep)
+        for _ in range(2 * rounds):
+            for store in (shallow, deeper):
+                await rates.take("append", store.name, 320, store.in_batches(320))
     ratios = {
-        part: round(rates[f"{part}: durable"] / rates[f"{part}: redis"], 3)
-        for part in ("accept in batches of 32", "accept by 64 callers", "drain, window 128")
+        part: round(rates.median(part, "durable") / rates.median(part, "redis"), 3)
+        for part in [name + far_ for far_ in ("", network) for name, _ in PARTS]
     }
+    through = rates.median("accept through the front", "front") / rates.median("accept through the front", "hello")
     return {
-        "per_second": rates,
+        "per_second": rates.table(),
         "durable / redis": ratios,
-        f"append at depth {deep} / at depth 100": round(deeply / shallow, 2),
+        "front / hello Worker": round(through, 3),
+        f"append at depth {deep} / at depth 100": round(
+            rates.median("append", "durable") / rates.median("append", "deep"), 2
+        ),
+        f"starts and requests of an idle lane in {idle_s:.0f} s": await idle(idle_s),
         "load": os.getloadavg()[0],
     }
 
@@ -144,11 +183,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.durable", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=640)
-    parser.add_argument("--deep", type=int, default=20_000)
+    parser.add_argument("--deep", type=int, default=100_000)
+    parser.add_argument("--idle", type=float, default=60.0)
     told = parser.parse_args()
     if os.path.isdir("/dev/shm"):
         tempfile.tempdir = "/dev/shm"
-    print(json.dumps(asyncio.run(measure(told.rounds, told.count, told.deep)), indent=2))
+    print(json.dumps(asyncio.run(measure(told.rounds, told.count, told.deep, told.idle)), indent=2))
     return 0
 
 

@@ -65,6 +65,12 @@ def bearer(name: str = "all") -> dict[str, str]:
     return {"Authorization": f"Bearer {token(name)}"}
 
 
+def next_relayer(devnet: Devnet) -> dict[str, Any]:
+    """An account of its own: a key that two ledgers know would be used by two owners."""
+    number = _relayers[devnet.url] = _relayers.get(devnet.url, FIRST_RELAYER - 1) + 1
+    return devnet.account(number)
+
+
 class Program:
     """`python -m consumers.NAME` with a configuration. `kill` is kill -9; `start` again is a new process.
 
@@ -140,14 +146,12 @@ class Stage:
         lanes: int = 4,
         spare: bool = True,
     ) -> None:
-        # an account of its own: a key that two ledgers know would be used by two owners
-        relayer = _relayers[devnet.url] = _relayers.get(devnet.url, FIRST_RELAYER - 1) + 1
         self.folder = make_folder("api")
         self.devnet = devnet
         self.prefix = prefix
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.account = devnet.account(relayer)
+        self.account = next_relayer(devnet)
         self.account_id = str(self.account["account_id"])
         self.config = self.folder / "txmanager.toml"
         keys = [{"account_id": self.account_id, **key} for key in self.account["keys"][:lanes]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import suppress
 from typing import Self
 
@@ -75,5 +76,21 @@ class LeakyProxy:
                     if doomed:
                         self.lost += 1
                         return
+                writer.write(chunk)
+                await writer.drain()
+
+
+class CountingProxy(LeakyProxy):
+    """Loses nothing, and counts the answers by their status."""
+
+    def __init__(self, target: int) -> None:
+        super().__init__(target)
+        self.statuses: Counter[str] = Counter()
+
+    async def _answers(self, from_server: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while chunk := await from_server.read(1 << 16):
+                if chunk.startswith(b"HTTP/1.1 "):
+                    self.statuses[chunk[9:12].decode()] += 1
                 writer.write(chunk)
                 await writer.drain()

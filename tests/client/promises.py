@@ -23,3 +23,12 @@ PROMISES = {
     "paced": "a token's rate slows many intents down; none is refused",
     "silent_about_secrets": "no error and no printed client shows the token",
 }
+
+NOT_RESIDENT = {
+    "webhook": "sends no webhooks: callers wait or follow",
+    "many": "takes no batches",
+    "batch": "takes no batches",
+    "paced": "takes no batches",
+}
+"""What the front of resident lanes does not serve, and so cannot be asked."""
+RESIDENT = [name for name in PROMISES if name not in NOT_RESIDENT]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import devnet  # noqa: F401  (fixture)
 from tests.api.stage import KEY, token
-from tests.client.promises import PROMISES
-from tests.client.world import SECRET, World
+from tests.client.promises import PROMISES, RESIDENT
+from tests.client.resident import ResidentWorld
+from tests.client.world import SECRET, PythonWorld, World
+from tests.devnet.process import Devnet
 from txmanager.client import (
     AsyncClient,
     ClientError,
@@ -37,8 +39,12 @@ def keeps(promise: Callable[[World], Awaitable[None]]) -> Callable[[World], Awai
 
 
 @pytest.fixture(scope="module")
-def world(redis7, devnet):  # noqa: F811
-    with World(redis7.url, f"t{secrets.token_hex(6)}", devnet) as running:
+def world(request: pytest.FixtureRequest, devnet: Devnet) -> Iterator[World]:  # noqa: F811
+    if request.param == "resident":
+        made: World = ResidentWorld(devnet)
+    else:
+        made = PythonWorld(request.getfixturevalue("redis7").url, f"t{secrets.token_hex(6)}", devnet)
+    with made as running:
         yield running
 
 
@@ -46,8 +52,15 @@ def test_every_promise_is_kept_by_the_python_client():
     assert list(KEPT) == list(PROMISES)
 
 
+@pytest.mark.parametrize("world", ["python"], indirect=True)
 @pytest.mark.parametrize("name", PROMISES)
-async def test_python_keeps(name: str, world: World):
+async def test_python_keeps(world: World, name: str):
+    await KEPT[name](world)
+
+
+@pytest.mark.parametrize("world", ["resident"], indirect=True)
+@pytest.mark.parametrize("name", RESIDENT)
+async def test_python_keeps_with_resident_lanes(world: World, name: str):
     await KEPT[name](world)
 
 

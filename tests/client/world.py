@@ -34,9 +34,14 @@ timeout_s = 2.0
 
 
 class World:
-    """`with World(redis_url, prefix, devnet) as world`: everything runs, and is gone afterwards."""
+    """What both worlds have: an API on the devnet, behind proxies that fail. `with PythonWorld(...) as world`."""
 
-    def __init__(self, ledger_url: str, prefix: str, devnet: Devnet, *, lanes: int = 2) -> None:
+    stage: Any
+    """The stack: where it listens, whose account it spends."""
+    _entrance: int
+    """The port at which its API is reached."""
+
+    def __init__(self, devnet: Devnet) -> None:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._calls: list[tuple[str, bytes]] = []
@@ -44,27 +49,24 @@ class World:
         self._control.daemon_threads = True
         threading.Thread(target=self._control.serve_forever, daemon=True).start()
         self.control = f"http://127.0.0.1:{self._control.server_port}"
-        place = urlsplit(ledger_url)
-        assert place.hostname is not None
-        assert place.port is not None
-        self._ledger = self._on_loop(FaultProxy(place.hostname, place.port).start())
-        url = f"redis://127.0.0.1:{self._ledger.port}{place.path or '/0'}"
-        more = _HOOK.format(url=f"{self.control}/hook")
-        self.stage = Stage(url, prefix, devnet, pool_more=more, lanes=lanes, spare=False)
         self.devnet = devnet
-        self._front = self._on_loop(FaultProxy("127.0.0.1", self.stage.port, resp=False).start())
-        self._leaky = self._on_loop(LeakyProxy(self.stage.port).start())
+        self._more: list[FaultProxy | LeakyProxy] = []
+        self._build()
+        self._front = self._on_loop(FaultProxy("127.0.0.1", self._entrance, resp=False).start())
+        self._leaky = self._on_loop(LeakyProxy(self._entrance).start())
         self._node = self._on_loop(LeakyProxy(devnet.port).start())
         self._reads = self._on_loop(LeakyProxy(devnet.port, every=10).start())
 
+    def _build(self) -> None:
+        """Make the stack, and name its entrance."""
+        raise NotImplementedError
+
     def __enter__(self) -> Self:
-        self.stage.start()
-        self.stage.webhooks.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stage.close()
-        for proxy in (self._front, self._leaky, self._node, self._reads, self._ledger):
+        for proxy in (self._front, self._leaky, self._node, self._reads, *self._more):
             self._on_loop(proxy.close())
         self._control.shutdown()
         self._control.server_close()
@@ -76,7 +78,7 @@ class World:
         """URLs of the API: `direct`; `front`, which fails when told to; `leaky`, which loses every third answer. `node`
         is the devnet's, and loses every third answer, too; `reads` is the same node, and loses every tenth."""
         return {
-            "direct": self.stage.url,
+            "direct": f"http://127.0.0.1:{self._entrance}",
             "front": f"http://127.0.0.1:{self._front.port}",
             "leaky": f"http://127.0.0.1:{self._leaky.port}",
             "node": f"http://127.0.0.1:{self._node.port}",
@@ -104,8 +106,7 @@ class World:
 
     def ledger_away(self, seconds: float) -> None:
         """The ledger does what it is told and does not answer, for so long."""
-        self._soon(lambda: self._ledger.blackhole(to_server=False))
-        self._soon(lambda: self._loop.call_later(seconds, lambda: self._ledger.heal(drop=True)))
+        raise NotImplementedError
 
     def stall(self) -> None:
         """No block is made: what is submitted stays unfinished."""
@@ -116,38 +117,19 @@ class World:
 
     def restart_api(self) -> None:
         """kill -9, and a new process at the same address."""
-        self.stage.api.kill()
-        self.stage.start_api()
+        raise NotImplementedError
 
     # -- what is true
 
     def answers(self) -> dict[str, int]:
         """How many requests this API process answered, by status."""
-        found: dict[str, int] = {}
-        pattern = r'^txmanager_http_requests_total\{.*status="(\d+)"\} ([0-9.]+)$'
-        for status, count in re.findall(pattern, self.stage.client.get("/metrics").text, re.MULTILINE):
-            found[status] = found.get(status, 0) + int(float(count))
-        return found
+        raise NotImplementedError
 
     def balance(self, account_id: str) -> str | None:
         """In yoctoNEAR; None for an account that does not exist."""
         params = {"request_type": "view_account", "finality": "optimistic", "account_id": account_id}
         result = self.devnet.post("query", params).json().get("result")
         return None if result is None else str(result["amount"])
-
-    def delivery(self, key: str) -> dict[str, str]:
-        """The webhook call about an intent that is done, as it arrived: header and raw body."""
-
-        def arrived() -> dict[str, str] | None:
-            for signature, body in list(self._calls):
-                if json.loads(body)["idempotency_key"] == key:
-                    return {"signature": signature, "body": body.decode()}
-            return None
-
-        log = self.stage.webhooks.log_file
-        found = until_sync(arrived, 60, what=f"the webhook of {key} (log: {log.read_text()[-1000:]})")
-        assert found is not None
-        return found
 
     # -- running
 
@@ -172,7 +154,7 @@ class World:
                     world._calls.append((self.headers["Txmanager-Signature"], body))
                     return self._answer(200, None)
                 name = self.path.strip("/")
-                if name.startswith("_") or not hasattr(World, name):
+                if name.startswith("_") or not hasattr(type(world), name):
                     return self._answer(404, f"no {name}")
                 try:
                     return self._answer(200, getattr(world, name)(**json.loads(body or b"{}")))
@@ -191,3 +173,56 @@ class World:
                 pass
 
         return Handler
+
+
+class PythonWorld(World):
+    """The programs of the Python stack, on a ledger behind a proxy."""
+
+    def __init__(self, ledger_url: str, prefix: str, devnet: Devnet, *, lanes: int = 2) -> None:
+        self._ledger_url, self._prefix, self._lanes = ledger_url, prefix, lanes
+        super().__init__(devnet)
+
+    def _build(self) -> None:
+        place = urlsplit(self._ledger_url)
+        assert place.hostname is not None
+        assert place.port is not None
+        self._ledger = self._on_loop(FaultProxy(place.hostname, place.port).start())
+        self._more.append(self._ledger)
+        url = f"redis://127.0.0.1:{self._ledger.port}{place.path or '/0'}"
+        more = _HOOK.format(url=f"{self.control}/hook")
+        self.stage = Stage(url, self._prefix, self.devnet, pool_more=more, lanes=self._lanes, spare=False)
+        self._entrance = self.stage.port
+
+    def __enter__(self) -> Self:
+        self.stage.start()
+        self.stage.webhooks.start()
+        return self
+
+    def ledger_away(self, seconds: float) -> None:
+        self._soon(lambda: self._ledger.blackhole(to_server=False))
+        self._soon(lambda: self._loop.call_later(seconds, lambda: self._ledger.heal(drop=True)))
+
+    def restart_api(self) -> None:
+        self.stage.api.kill()
+        self.stage.start_api()
+
+    def answers(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        pattern = r'^txmanager_http_requests_total\{.*status="(\d+)"\} ([0-9.]+)$'
+        for status, count in re.findall(pattern, self.stage.client.get("/metrics").text, re.MULTILINE):
+            found[status] = found.get(status, 0) + int(float(count))
+        return found
+
+    def delivery(self, key: str) -> dict[str, str]:
+        """The webhook call about an intent that is done, as it arrived: header and raw body."""
+
+        def arrived() -> dict[str, str] | None:
+            for signature, body in list(self._calls):
+                if json.loads(body)["idempotency_key"] == key:
+                    return {"signature": signature, "body": body.decode()}
+            return None
+
+        log = self.stage.webhooks.log_file
+        found = until_sync(arrived, 60, what=f"the webhook of {key} (log: {log.read_text()[-1000:]})")
+        assert found is not None
+        return found

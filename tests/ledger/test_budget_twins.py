@@ -1,4 +1,4 @@
-"""A random walk over budgets, on memory and on Redis at once: every answer is the same."""
+"""A random walk over budgets, on memory and on another store at once: every answer is the same."""
 
 from __future__ import annotations
 
@@ -92,6 +92,14 @@ walks = settings(
 
 def test_memory_and_redis_answer_every_walk_over_budgets_alike(on_a_fast_server):
     run_state_machine_as_test(BudgetWalk, settings=walks)
+
+
+def test_memory_and_durable_objects_answer_every_walk_over_budgets_alike(durable):
+    _server[:] = [durable.url]
+    try:
+        run_state_machine_as_test(BudgetWalk, settings=settings(walks, max_examples=15))
+    finally:
+        _server.clear()
 
 
 @pytest.mark.parametrize(

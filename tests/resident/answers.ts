@@ -19,6 +19,7 @@ import {
 } from '../../workers/ledger/src/near/policy';
 import { Signer } from '../../workers/ledger/src/near/transaction';
 import { readError, verdictOf, type Failure } from '../../workers/ledger/src/near/verdicts';
+import { markOf } from '../../workers/ledger/src/resident/blake2b';
 import { decide } from '../../workers/ledger/src/resident/decide';
 import { fingerprint } from '../../workers/ledger/src/resident/fingerprint';
 import { packAttempt, packFinal, packOutcome, type RecordRow } from '../../workers/ledger/src/resident/rows';
@@ -46,6 +47,7 @@ const ANSWERS: Record<string, (...args: never[]) => unknown> = {
     plain: (text: string) => stringify(parse(text)),
     sorted: (text: string) => stringify(parse(text), true),
     home: (id: string) => homeOf(id),
+    mark: (lane: string) => markOf(lane),
     route: (members: [string, number][], key: string) => choose(members.map(([name, weight]) => ({ name, weight })), key),
     compile: (kind: string, text: string, account: string, policy: Policy) =>
         refusals(async () => {

@@ -235,6 +235,7 @@ class Loop:
             "landed": None if store.landed is None else str(store.landed),
             "history_id": store.history_id,
             "found_history_id": self._ledger.history_id,
+            "unretired": sum(record.status.final for record in store.records.values()),
         }
         return {"lane": view, "pending": [row_of(record) for record in records]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from txmanager.chains.near.transaction import sign_delegate
 from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import LaneSpec, new_intent
 from txmanager.core.states import LaneState, Status
+from txmanager.runtime.deliver.events import lane_mark
 from txmanager.signing import Ed25519Signer
 
 KEY = "ed25519:6E8sCci9badyRkXb3JoRpBj5p8C6Tw41ELDZoiihKEtp"
@@ -133,9 +135,25 @@ def test_200_concurrent_on_one_key_are_serialised(make_resident: Make, devnet: D
                     if answer["status"] not in ("queued", "inflight"):
                         return dict(answer)
 
-            return await asyncio.gather(*(one(n, key) for n, key in enumerate(keys)))
+            watching = asyncio.create_task(watch())
+            try:
+                return await asyncio.gather(*(one(n, key) for n, key in enumerate(keys)))
+            finally:
+                watching.cancel()
 
+    async def watch() -> None:
+        ledger = resident.ledger()
+        try:
+            while True:
+                lane = await ledger.lane(resident.lanes[0])
+                waiting.append(0 if lane is None else lane.unretired)
+                await asyncio.sleep(0.2)
+        finally:
+            await ledger.close()
+
+    waiting: list[int] = []
     answers = asyncio.run(everybody())
+    assert max(waiting) < 80, "final records go home while the queue is not empty"
     assert {answer["status"] for answer in answers} == {"done"}
     nonces = sorted(answer["nonce"] for answer in answers)
     assert nonces == list(range(nonces[0], nonces[0] + 200))
@@ -386,6 +404,65 @@ async def test_a_refused_intent_is_held_by_name_and_an_operator_lets_the_lane_go
         await asyncio.to_thread(client.post, f"/v1/lanes/{lane}/rebaseline")
         record = (await asyncio.to_thread(client.get, f"/v1/intents/{waits}?wait=40")).json()
         assert record["status"] == "done"
+
+
+def heard(text: str) -> list[tuple[str, Any]]:
+    """Id and data of each event of a stream."""
+    blocks = [dict(line.split(": ", 1) for line in block.split("\n") if ": " in line) for block in text.split("\n\n")]
+    return [(block.get("id", ""), json.loads(block["data"])) for block in blocks if "data" in block]
+
+
+def test_events_of_an_intent_are_told_from_the_start_or_from_the_last_one_that_was_heard(shared: Resident):
+    client, key = shared.client(), new_key()
+    record = post(client, transfer(), key).json()
+    path = f"/v1/intents/{key}/events"
+    told = client.get(path)
+    assert told.headers["content-type"] == "text/event-stream"
+    events = heard(told.text)
+    assert [event["status"] for _, event in events] == ["queued", "inflight", "done"]
+    assert {event["idempotency_key"] for _, event in events} == {key}
+    assert events[-1][1]["tx_hash"] == record["tx_hash"]
+    assert events[-1][1]["id"] == f"{lane_mark(record['lane'])}-{events[-1][0]}"
+    again = client.get(path, headers={"Last-Event-ID": events[0][0]})
+    assert heard(again.text) == events[1:]
+    assert client.get(path, headers={"Last-Event-ID": events[-1][0]}).status_code == 204
+    refused = client.get(path, headers={"Last-Event-ID": "nonsense"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "Last-Event-ID")
+    assert shared.client("other").get(path).status_code == 404
+    assert shared.client("writer").get(path).status_code == 403
+    assert client.get("/v1/intents/nobody/events").status_code == 404
+
+
+def test_a_pools_stream_tells_each_tenant_its_own_and_goes_on_where_it_broke(shared: Resident):
+    mine, theirs = shared.client(), shared.client("other")
+    path, keys = "/v1/pools/main/events", [new_key() for _ in range(3)]
+
+    def follow(last: str | None, until_key: str) -> tuple[str, list[str]]:
+        seen: list[str] = []
+        with theirs.stream("GET", path, headers={} if last is None else {"Last-Event-ID": last}) as told:
+            lines = told.iter_lines()
+            first = next(line for line in lines if line.startswith("id: "))
+            if last is None:
+                assert post(mine, transfer(), keys[0]).status_code == 200
+                assert post(theirs, transfer(), keys[1]).status_code == 200
+            at = first.removeprefix("id: ")
+            for line in lines:
+                if line.startswith("id: "):
+                    at = line.removeprefix("id: ")
+                elif line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    seen.append(event["idempotency_key"])
+                    if event["idempotency_key"] == until_key and event["status"] == "done":
+                        return at, seen
+        raise AssertionError(f"the stream ended after {seen}")
+
+    last, seen = follow(None, keys[1])
+    assert set(seen) == {keys[1]}
+    assert post(theirs, transfer(), keys[2]).status_code == 200  # nobody listens
+    _, seen = follow(last, keys[2])
+    assert set(seen) == {keys[2]}
+    refused = theirs.get(path, headers={"Last-Event-ID": "bm9uc2Vuc2U"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "Last-Event-ID")
 
 
 def test_the_signing_script_alone_has_the_keys_and_no_route(shared: Resident):

@@ -19,6 +19,7 @@ ASKS = [
     "plain",
     "sorted",
     "home",
+    "mark",
     "route",
     "compile",
     "sign",

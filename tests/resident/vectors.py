@@ -36,6 +36,7 @@ from txmanager.core.states import Status
 from txmanager.core.steps import Hold, Kill, Observation, Pause, Policy, Probe, Prove, Quarantine, Resign, Settle
 from txmanager.ledger.redis.codec import pack_attempt, pack_final, pack_outcome
 from txmanager.rpc.errors import BadAnswer, RateLimited, RpcError, RpcFailure, TimedOut, TooLarge
+from txmanager.runtime.deliver.events import lane_mark
 from txmanager.runtime.lane.sealing import make_seals
 from txmanager.signing import Ed25519Signer, Secret
 
@@ -82,6 +83,7 @@ def homes() -> Iterator[Vector]:
     for n in range(60):
         key = ("k" * n) + str(n)
         yield vector("home", intent_id(key, "main", "default").home, f"default/main/{key}")
+        yield vector("mark", lane_mark(names[n]), names[n])
         lanes = names[: 1 + n]
         yield vector("route", Router([(lane, 1) for lane in lanes]).choose(key), [[lane, 1] for lane in lanes], key)
         weighted = [(lane, 1 + at % 3) for at, lane in enumerate(lanes)]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import devnet  # noqa: F401  (fixture)
-from tests.client.world import World
+from tests.client.resident import ResidentWorld
+from tests.client.world import PythonWorld, World
 from tests.conftest import HasUrl
 from tests.devnet.process import Devnet
 from tests.servers.processes import make_folder, remove_folder
@@ -40,6 +41,18 @@ def empty() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def world(redis7: HasUrl, devnet: Devnet) -> Iterator[World]:  # noqa: F811
-    with World(redis7.url, f"t{secrets.token_hex(6)}", devnet) as running:
+def python_world(redis7: HasUrl, devnet: Devnet) -> Iterator[World]:  # noqa: F811
+    with PythonWorld(redis7.url, f"t{secrets.token_hex(6)}", devnet) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def resident_world(devnet: Devnet) -> Iterator[World]:  # noqa: F811
+    with ResidentWorld(devnet) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def world(python_world: World) -> World:
+    """Where one stack is enough: what is tested does not depend on it."""
+    return python_world

@@ -1,4 +1,4 @@
-"""The TypeScript client keeps every promise of the table: vitest hosts them on Node, the world is the real stack."""
+"""The TypeScript client keeps every promise of the table: vitest hosts them on Node, on each stack that it may meet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.promises import PROMISES
+from tests.client.promises import PROMISES, RESIDENT
 from tests.client.world import World
 from tests.typescript.package import tool
 
@@ -18,10 +18,14 @@ ENVIRONMENT = {**os.environ, "NO_COLOR": "1"}
 
 
 @pytest.fixture(scope="module")
-def kept(package: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def kept(
+    request: pytest.FixtureRequest, package: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
     """What vitest says of each promise, by its name."""
+    world: World = request.getfixturevalue(f"{request.param}_world")
     report = tmp_path_factory.mktemp("vitest") / "report.json"
-    command = [tool(package, "vitest"), "run", "--reporter=json", f"--outputFile={report}"]
+    names = "|".join(RESIDENT if request.param == "resident" else PROMISES)
+    command = [tool(package, "vitest"), "run", "--reporter=json", f"--outputFile={report}", "-t", f"^({names})$"]
     done = subprocess.run(
         command,
         cwd=package,
@@ -37,10 +41,18 @@ def kept(package: Path, world: World, tmp_path_factory: pytest.TempPathFactory) 
     return {told["title"]: told for told in file["assertionResults"]}
 
 
+@pytest.mark.parametrize("kept", ["python"], indirect=True)
 def test_every_promise_is_kept_by_the_typescript_client(kept):
     assert list(kept) == list(PROMISES)
 
 
+@pytest.mark.parametrize("kept", ["python"], indirect=True)
 @pytest.mark.parametrize("name", PROMISES)
-def test_typescript_keeps(name: str, kept):
+def test_typescript_keeps(kept, name: str):
+    assert kept[name]["status"] == "passed", "\n".join(kept[name]["failureMessages"])
+
+
+@pytest.mark.parametrize("kept", ["resident"], indirect=True)
+@pytest.mark.parametrize("name", RESIDENT)
+def test_typescript_keeps_with_resident_lanes(kept, name: str):
     assert kept[name]["status"] == "passed", "\n".join(kept[name]["failureMessages"])

@@ -1,4 +1,4 @@
-"""The example relays, two processes of each, in front of the real stack."""
+"""The example relays, two processes of each, in front of the Python stack and of resident lanes under workerd."""
 
 from __future__ import annotations
 
@@ -25,7 +25,14 @@ from txmanager.chains.near.transaction import sign_delegate
 from txmanager.signing import Ed25519Signer
 
 EXAMPLES = {"express-relay": express, "worker-relay": worker}
+STACKS = ("python", "resident")
 BALANCE = 10**23
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def world(request: pytest.FixtureRequest) -> World:
+    found: World = request.getfixturevalue(f"{request.param}_world")
+    return found
 
 
 @pytest.fixture(scope="module", params=EXAMPLES)

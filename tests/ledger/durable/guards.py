@@ -874,6 +874,7 @@ START = "every_start_of_a_resident_takes_the_lane_from_the_one_before"
 SLEEPS = "resident_sleeps_only_when_nothing_came_meanwhile"
 OUTSIDE = "nobody_from_outside_does_what_a_resident_does"
 CLOSED = "closed_lane_is_adopted_by_nobody_and_counters_outlive_starts"
+SHELF = "what_cannot_go_home_wakes_a_resident_once_an_hour"
 RESIDENT = "lane/resident.ts"
 
 RESIDENTS = [
@@ -897,7 +898,10 @@ RESIDENTS = [
     Guard(RESIDENT, "if (after_ms !== null) return now + after_ms;", "", SLEEPS),
     Guard(RESIDENT, "(works && lane.queued > 0) ||", "", SLEEPS),
     Guard(RESIDENT, "(works && lane.queued > 0)", "(lane.queued > 0)", SLEEPS),
-    Guard(RESIDENT, " || lane.unretired > 0", "", SLEEPS),
+    Guard(RESIDENT, "if (lane.unretired === 0) return null;", "return null;", SLEEPS),
+    Guard(RESIDENT, "if (lane.unretired === 0) return null;", "", SLEEPS),
+    Guard(RESIDENT, "lane.unretired > shelf.n", "lane.unretired > 0", SHELF),
+    Guard(RESIDENT, "lane.unretired > shelf.n", "false", SHELF),
     Guard(RESIDENT, "if (invalid_nonce) step.lane", "step.lane", CLOSED),
     Guard("lane/operations.ts", "adopt: { by: 'resident'", "adopt: { by: 'owner'", OUTSIDE),
     Guard("lane/operations.ts", "look: { by: 'resident'", "look: { by: 'owner'", OUTSIDE),

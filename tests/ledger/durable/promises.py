@@ -391,6 +391,20 @@ async def resident_sleeps_only_when_nothing_came_meanwhile(stage: Stage) -> None
 
 
 @durable_promise
+async def what_cannot_go_home_wakes_a_resident_once_an_hour(stage: Stage) -> None:
+    own = await resident_lane(stage)
+    fence = await adopted(stage, own, "first")
+    first, second = await stage.queued(own, 2)
+    await stage.ledger.cancel(first.intent.id)
+    await stage.ledger.cancel(second.intent.id)
+    await stage.ledger.shelve(first.intent.id, own, "no home takes it")
+    assert await as_resident(stage, own, "rest", fence=fence, after_ms=None) <= await stage.ledger.now_ms() + 1_000
+    await stage.ledger.shelve(second.intent.id, own, "no home takes it")
+    later = await as_resident(stage, own, "rest", fence=fence, after_ms=None)
+    assert 3_500_000 < later - await stage.ledger.now_ms() <= 3_600_000
+
+
+@durable_promise
 async def closed_lane_is_adopted_by_nobody_and_counters_outlive_starts(stage: Stage) -> None:
     own = await resident_lane(stage)
     fence = await adopted(stage, own, "first")

@@ -8,7 +8,7 @@ import { attemptsOf, find, finish, isFinal, nameOf, whole, type Deaths, type End
 import { checkFence, checkHistory, type Step } from './row';
 
 const TOMBSTONE_MS = 180_000;
-const SHELVED_MS = 3_600_000;
+export const SHELVED_MS = 3_600_000;
 const BREAKS_MS = 48 * SHELVED_MS;
 const CLEANED_AT_ONCE = 1000;
 

@@ -1,5 +1,6 @@
 /** What only a lane that owns itself is asked: every start of its loop takes it over at once, with a fence of its own. */
 
+import { SHELVED_MS } from './end';
 import { RESIDENT, pending, type Fenced } from './own';
 import { checkFence, view, type Step } from './row';
 
@@ -25,11 +26,16 @@ export function look(step: Step, { fence }: Fenced): object {
  * an append in between is seen here, or wakes the lane itself.
  */
 export function rest(step: Step, { fence, after_ms }: Fenced & { after_ms: number | null }): number | null {
-    const { lane, now } = step;
+    const { sql, lane, now } = step;
     checkFence(step, fence);
     if (after_ms !== null) return now + after_ms;
     const works = lane.state === 'active' || lane.state === 'draining';
-    return (works && lane.queued > 0) || lane.unfinished > 0 || lane.unretired > 0 ? now : null;
+    if ((works && lane.queued > 0) || lane.unfinished > 0) return now;
+    if (lane.unretired === 0) return null;
+    // what cannot go home is tried again in an hour, and must not keep the lane awake until then
+    const query = 'SELECT count(*) AS n, min(at) AS at FROM shelf WHERE at > ?';
+    const shelf = sql.one<{ n: number; at: number | null }>(query, now - SHELVED_MS);
+    return shelf === undefined || lane.unretired > shelf.n ? now : (shelf.at ?? now) + SHELVED_MS;
 }
 
 export function count(step: Step, { fence, send_ms, invalid_nonce }: Fenced & { send_ms: number; invalid_nonce: boolean }): null {

@@ -5,7 +5,7 @@
 
 import { hex, utf8 } from '../near/bytes';
 import { stringify, type JsonObject } from '../near/exact';
-import type { RecordRow } from '../resident/rows';
+import { objectOf, type RecordRow } from '../resident/rows';
 import { choose, homeOf } from '../resident/router';
 import type { Seals } from '../resident/seal';
 import type { Answer } from '../object';
@@ -44,6 +44,13 @@ interface Home {
     alias_of: string | null;
 }
 
+interface Appended {
+    word: string;
+    at?: number;
+    depth?: number;
+    room?: { count: number; size: number };
+}
+
 export interface Intent {
     id: string;
     pool: string;
@@ -64,7 +71,7 @@ export class Accepting {
     ) {}
 
     async step<T>(object: Wanted['object'], name: string, operation: string, args: object): Promise<T> {
-        const answer = await this.signing.call({ object, name, operation, args });
+        const answer = await this.signing.call({ object, name, operation, args }).catch((): Answer => ({ error: 'unavailable', told: {} }));
         if ('ok' in answer) return answer.ok as T;
         if (answer.error === 'not_found') throw new Problem('not_found', 'no such intent or lane');
         if (['not_from', 'busy', 'closed', 'other_sort'].includes(answer.error)) {
@@ -143,13 +150,19 @@ export class Accepting {
     private async append(intent: Intent, { lane, life, born }: Home, avoid: Set<string>): Promise<{ record: Stored; replayed: boolean } | undefined> {
         const { id, kind, fingerprint, payload, caller } = intent;
         const charge = { owner: caller.name, size: intent.size + OVERHEAD_BYTES, most: caller.maxQueued, most_bytes: caller.maxQueuedBytes };
-        const entry = { id, life, born, kind, fingerprint, more: await this.more(intent, life, lane), payload, use: null, charge };
-        const [told] = await this.step<{ word: string; depth?: number; room?: { count: number; size: number } }[]>('lane', lane, 'append', { entries: [entry] });
+        const more = await this.more(intent, life, lane);
+        const entry = { id, life, born, kind, fingerprint, more, payload, use: null, charge };
+        const [told] = await this.step<Appended[]>('lane', lane, 'append', { entries: [entry] });
         switch (told?.word) {
-            case 'appended':
+            case 'appended': {
+                const at = told.at ?? 0;
+                const ends = { outcome: null, hold: null, attempts: [] };
+                const record = { id, lane, life, fingerprint, kind, status: 'queued', created: at, updated: at, more: objectOf(more), ...ends };
+                return { record, replayed: false };
+            }
             case 'exists': {
                 const record = await this.read(id);
-                return record === undefined ? undefined : { record, replayed: told.word === 'exists' };
+                return record === undefined ? undefined : { record, replayed: true };
             }
             case 'full':
                 throw new Problem('queue_full', `lane ${lane} has ${told.depth ?? 0} intents waiting; nothing was accepted, retry the same key later`);

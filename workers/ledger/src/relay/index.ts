@@ -12,6 +12,7 @@ import { Accepting, type Signing } from './accept';
 import { metrics } from './metrics';
 import { Problem, answer } from './problems';
 import { isFinal, laneJson, recordJson, type LaneRow, type Stored } from './records';
+import { Streams } from './streams';
 import { poolFor, readBody, split, submit } from './submit';
 import { admit, checkPool, need, readTokens, type Caller } from './tokens';
 
@@ -77,6 +78,10 @@ class Front {
         const [, thing, ...rest] = pathname.split('/').slice(1).map(decodeURIComponent);
         const verb = rest.at(-1) ?? '';
         const isVerb = this.request.method === 'POST';
+        if (!isVerb && rest.length === 2 && verb === 'events') {
+            if (thing === 'intents') return this.get(() => this.follow(rest[0] ?? ''));
+            if (thing === 'pools') return this.get(() => Promise.resolve(this.followPool(rest[0] ?? '')));
+        }
         const name = (isVerb ? rest.slice(0, -1) : rest).join('/');
         if (pathname.startsWith('/v1/intents/') && thing === 'intents' && name !== '') return this.intent(name, isVerb ? verb : null);
         if (pathname.startsWith('/v1/lanes/') && thing === 'lanes' && name !== '') return this.lane(name, isVerb ? verb : null);
@@ -133,11 +138,29 @@ class Front {
         return found;
     }
 
-    private async intent(key: string, verb: string | null): Promise<Response> {
-        need(this.caller, ...(verb === null ? ['read'] : verb === 'cancel' ? ['submit', 'operate'] : ['operate']));
+    private async find(key: string): Promise<Stored> {
         const pool = poolFor(this.shared, this.caller, this.url.searchParams.get('pool'));
         const record = await this.accepting.read(`${this.caller.tenant}/${pool.name}/${key}`);
         if (record === undefined) throw new Problem('not_found', `no intent '${key}'; it was never accepted, or its retention is over`);
+        return record;
+    }
+
+    private async follow(key: string): Promise<Response> {
+        return new Streams(this.accepting, this.signing).intent(await this.find(key), this.lastId());
+    }
+
+    private followPool(name: string): Response {
+        const pool = poolFor(this.shared, this.caller, name);
+        return new Streams(this.accepting, this.signing).pool(pool.lanes, `${this.caller.tenant}/${pool.name}/`, this.lastId());
+    }
+
+    private lastId(): string | null {
+        return this.request.headers.get('last-event-id') ?? this.url.searchParams.get('last_event_id');
+    }
+
+    private async intent(key: string, verb: string | null): Promise<Response> {
+        need(this.caller, ...(verb === null ? ['read'] : verb === 'cancel' ? ['submit', 'operate'] : ['operate']));
+        const record = await this.find(key);
         if (verb === null) return json(recordJson(await this.wait(record, this.waitS())));
         if (verb === 'cancel') return this.cancel(record);
         if (verb === 'resolve') return this.resolve(record);

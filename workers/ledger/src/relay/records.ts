@@ -58,7 +58,7 @@ export function ofHome(id: string, home: { lane: string; life: string; fingerpri
     };
 }
 
-export function isFinal({ status }: Stored): boolean {
+export function isFinal({ status }: Pick<Stored, 'status'>): boolean {
     return status === 'done' || status === 'failed' || status === 'cancelled';
 }
 
@@ -138,7 +138,7 @@ export function laneJson(lane: LaneRow): JsonObject {
     };
 }
 
-function instant(ms: number): string {
+export function instant(ms: number): string {
     return new Date(ms).toISOString();
 }
 

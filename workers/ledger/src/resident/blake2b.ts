@@ -1,4 +1,4 @@
-/** BLAKE2b (RFC 7693) without a key, of 8 bytes: what homes and routers hash with, and WebCrypto lacks. */
+/** BLAKE2b (RFC 7693) without a key, of at most 8 bytes: what homes, routers and lane marks are made with, and WebCrypto lacks. */
 
 import { utf8 } from '../near/bytes';
 
@@ -24,19 +24,27 @@ const STEPS = [
     [0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15],
     [0, 5, 10, 15], [1, 6, 11, 12], [2, 7, 8, 13], [3, 4, 9, 14],
 ] as const;
-const SIZE = 8n;
 
 /** The 8 bytes of the hash, read as one big-endian number. */
 export function hash64(text: string): bigint {
+    return swapped(firstWord(text, 8n));
+}
+
+/** 6 bytes as hex: a short name for a lane, in ids that clients keep. */
+export function markOf(lane: string): string {
+    return (swapped(firstWord(lane, 6n)) >> 16n).toString(16).padStart(12, '0');
+}
+
+function firstWord(text: string, size: bigint): bigint {
     const data = utf8(text);
     const state = IV.slice();
-    state[0] = (state[0] ?? 0n) ^ 0x01010000n ^ SIZE;
+    state[0] = (state[0] ?? 0n) ^ 0x01010000n ^ size;
     const blocks = Math.max(1, Math.ceil(data.length / 128));
     for (let block = 0; block < blocks; block++) {
         const end = Math.min(data.length, (block + 1) * 128);
         compress(state, data.subarray(block * 128, end), BigInt(end), block === blocks - 1);
     }
-    return swapped(state[0] & MASK);
+    return state[0] & MASK;
 }
 
 function compress(state: bigint[], block: Uint8Array, counter: bigint, last: boolean): void {

@@ -18,6 +18,8 @@ const SOON_MS = 400;
 const LATER_MS = 30_000;
 const BACKOFF_MS = [500, 1_000, 2_000, 4_000, 8_000];
 const RETIRED_AT_ONCE = 16;
+/** A lane whose queue is never empty retires, too, when so many wait for it. */
+const MOST_UNRETIRED = 64;
 
 /** Milliseconds until the next turn; null: nothing is left to do. */
 export type After = number | null;
@@ -103,6 +105,12 @@ export class Loop {
             return most !== undefined && most >= this.world.settings.reserve ? this.resume() : LATER_MS;
         }
         const works = lane.state === 'active' || lane.state === 'draining';
+        if (lane.unretired >= MOST_UNRETIRED) {
+            await this.retire().catch((error: unknown) => {
+                // a home that is away must not keep the lane from signing
+                this.world.log('not retired', { lane: this.world.lane, error: error instanceof Error ? error.message.slice(0, 300) : 'unknown' });
+            });
+        }
         const after = works ? await this.first.sign(lane) : null;
         return after ?? this.retire();
     }
@@ -282,13 +290,22 @@ export class Loop {
         const rows = (await this.world.step('unretired', { count: RETIRED_AT_ONCE })) as RecordRow[];
         if (rows.length === 0) return null;
         const byHome = new Map<number, object[]>();
+        const records: object[] = [];
         for (const row of rows) {
-            const { object, final } = packFinal(row, this.world.lane);
-            byHome.set(object, [...(byHome.get(object) ?? []), final]);
+            const { id, life, status } = row;
+            try {
+                const { object, final } = packFinal(row, this.world.lane);
+                byHome.set(object, [...(byHome.get(object) ?? []), final]);
+                records.push({ id, life, status });
+            } catch (error) {
+                // one that cannot be read any more must not keep the others here
+                const why = error instanceof Error ? error.message.slice(0, 300) : 'unknown';
+                await this.world.step('shelve', { id, error: why });
+                this.world.log('shelved', { intent: id, error: why });
+            }
         }
         const { retentionMs } = this.world.settings;
         for (const [object, finals] of byHome) await this.world.home(object, 'retire', { finals, keep_ms: retentionMs });
-        const records = rows.map(({ id, life, status }) => ({ id, life, status }));
         await this.world.step('bury', { records, keep_ms: retentionMs });
         return rows.length < RETIRED_AT_ONCE ? null : 0;
     }

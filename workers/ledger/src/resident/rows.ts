@@ -19,6 +19,7 @@ export interface LaneView {
     landed: string | null;
     history_id: string;
     found_history_id: string;
+    unretired: number;
 }
 
 interface AttemptRow {

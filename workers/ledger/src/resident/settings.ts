@@ -33,8 +33,12 @@ export interface Shared {
     requests: number;
 }
 
+let newest: { text: string; shared: Shared } | undefined;
+
+/** The same text is read once: it cannot change while an isolate lives. */
 export function readSettings(text: string): Shared {
-    return asSetting(() => readShared(text));
+    if (newest?.text !== text) newest = { text, shared: asSetting(() => readShared(text)) };
+    return newest.shared;
 }
 
 function readShared(text: string): Shared {
