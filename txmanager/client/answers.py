@@ -20,10 +20,10 @@ def read_json(reply: Reply) -> Any:
 
 def read_problem(reply: Reply) -> Mapping[str, Any]:
     try:
-        told = orjson.loads(reply.body)
+        problem = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return problem if isinstance(problem, dict) else {}
 
 
 def read_sse(block: bytes) -> tuple[str | None, Any]:

@@ -88,10 +88,10 @@ async def apages(
 
 
 def keyed(intent: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
-    told = {"pool": pool, **intent} if pool is not None else dict(intent)
-    if told.get("idempotency_key") is None and told.get("kind") not in DERIVED:
-        told["idempotency_key"] = str(uuid.uuid4())
-    return told
+    item = {"pool": pool, **intent} if pool is not None else dict(intent)
+    if item.get("idempotency_key") is None and item.get("kind") not in DERIVED:
+        item["idempotency_key"] = str(uuid.uuid4())
+    return item
 
 
 class BatchCalls(Calls):
@@ -102,8 +102,8 @@ class BatchCalls(Calls):
         and what `submit` takes beside them, by the names of the API: `idempotency_key`, `partition_key`, ..."""
         body = {"intents": [keyed(intent, pool or self.pool) for intent in intents]}
         reply = yield from self._exchange("POST", "/v1/batches", body=body, wait_s=_SILENCE_S)
-        told = read_json(reply)
-        results = told.get("results") if isinstance(told, dict) else None
+        answer = read_json(reply)
+        results = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(results, list) or len(results) != len(intents):
             raise BadAnswer("what came back is no answer to a batch")
         return [_result(index, one) for index, one in enumerate(results)]
@@ -135,8 +135,8 @@ class BatchCalls(Calls):
         body = b"".join(line.body for line in trip.sent)
         reply: Reply = yield Open(Request("POST", "/v1/batches", headers, body, _SILENCE_S))
         if reply.status != 200:
-            told = reply.headers.get("retry-after", "")
-            trip.pause_s = float(told) if told.isdigit() else 0.0
+            retry_after = reply.headers.get("retry-after", "")
+            trip.pause_s = float(retry_after) if retry_after.isdigit() else 0.0
             if reply.status not in AGAIN or monotonic() + trip.pause_s > until:
                 raise refusal(reply.status, read_problem(reply))
             raise TransportFailed(f"answered {reply.status}")
@@ -167,16 +167,16 @@ class _Trip:
     def read(self, text: bytes) -> BatchResult | None:
         """The next line's answer; None for one that is to be sent again."""
         try:
-            told = orjson.loads(text)
-            if told["result"] == "ended":
+            answer = orjson.loads(text)
+            if answer["result"] == "ended":
                 raise TransportFailed("the server ended the stream")
             line = self.sent[self.answered]
-            if told["line"] != self.answered + 1:
-                raise BadAnswer(f"line {told['line']} was answered, and line {self.answered + 1} is the next")
+            if answer["line"] != self.answered + 1:
+                raise BadAnswer(f"line {answer['line']} was answered, and line {self.answered + 1} is the next")
         except (orjson.JSONDecodeError, TypeError, KeyError, IndexError):
             raise BadAnswer("what came back is no answer to a line") from None
         self.answered += 1
-        result = _result(line.index, told)
+        result = _result(line.index, answer)
         self.accepted = self.accepted or result.record is not None
         if result.error is None or result.error.status not in AGAIN:
             return result
@@ -186,12 +186,12 @@ class _Trip:
         return None
 
 
-def _result(index: int, told: Any) -> BatchResult:
+def _result(index: int, answer: Any) -> BatchResult:
     try:
-        word: Literal["accepted", "replayed", "refused"] = told["result"]
-        record = told.get("record")
+        word: Literal["accepted", "replayed", "refused"] = answer["result"]
+        record = answer.get("record")
         read = models.record(record, word == "replayed") if record is not None else None
-        error: Refused | None = refusal(int(told["status"]), told["problem"]) if read is None else None
+        error: Refused | None = refusal(int(answer["status"]), answer["problem"]) if read is None else None
     except (TypeError, KeyError, ValueError):
         raise BadAnswer("what came back is no answer to an intent") from None
     return BatchResult(index, word, read, error)

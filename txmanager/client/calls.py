@@ -55,17 +55,17 @@ class Calls:
         call makes one up: pass your own to make a retry after a restart of *your* process safe, too."""
         if key is None and kind not in DERIVED:
             key = str(uuid.uuid4())
-        told: dict[str, Any] = {"kind": kind, "payload": payload}
+        body: dict[str, Any] = {"kind": kind, "payload": payload}
         more = {"pool": pool or self.pool, "partition_key": partition_key, "max_age_s": max_age_s}
-        told |= {name: value for name, value in more.items() if value is not None}
+        body |= {name: value for name, value in more.items() if value is not None}
         if metadata:
-            told["metadata"] = metadata
+            body["metadata"] = metadata
         reply = yield from self._exchange(
             "POST",
             "/v1/intents",
             query={"wait": wait_s} if wait_s else {},
             headers={"Idempotency-Key": key} if key is not None else {},
-            body=told,
+            body=body,
             wait_s=wait_s,
         )
         return models.record(read_json(reply), reply.headers.get("idempotency-replayed") == "true")
@@ -204,7 +204,7 @@ class Calls:
 
     def lanes(self, *, pool: str | None = None) -> Call[builtins.list[Lane]]:
         reply = yield from self._exchange("GET", "/v1/lanes", query=self._in_pool(pool))
-        return [models.lane(told) for told in read_json(reply)["lanes"]]
+        return [models.lane(fields) for fields in read_json(reply)["lanes"]]
 
     def lane(self, lane: str) -> Call[Lane]:
         reply = yield from self._exchange("GET", f"/v1/lanes/{quote(lane, safe='')}")
@@ -245,12 +245,12 @@ class Calls:
                 while chunk := (yield Read(60.0)):
                     *blocks, buffer = (buffer + chunk).split(b"\n\n")
                     for block in blocks:
-                        id, told = read_sse(block)
+                        id, data = read_sse(block)
                         last_id = id or last_id
-                        if told is None or told["id"] in seen:
+                        if data is None or data["id"] in seen:
                             continue
-                        seen = [*seen[-63:], told["id"]]
-                        event = models.event(told)
+                        seen = [*seen[-63:], data["id"]]
+                        event = models.event(data)
                         yield event
                         if ends and event.status.final:
                             return
@@ -300,8 +300,8 @@ class Calls:
             else:
                 if reply.status < 400:
                     return reply
-                told = reply.headers.get("retry-after", "")
-                pause_s = max(pause_s, float(told)) if told.isdigit() else pause_s
+                retry_after = reply.headers.get("retry-after", "")
+                pause_s = max(pause_s, float(retry_after)) if retry_after.isdigit() else pause_s
                 if reply.status not in AGAIN or monotonic() + pause_s > until:
                     raise refusal(reply.status, read_problem(reply))
             yield Pause(pause_s)

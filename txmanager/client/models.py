@@ -128,47 +128,47 @@ class Lane:
     oldest_ms: int
 
 
-def record(told: Any, replayed: bool = False) -> Record:
+def record(fields: Any, replayed: bool = False) -> Record:
     try:
         attempts = tuple(
-            Attempt(**{**a, "signed_at": datetime.fromisoformat(a["signed_at"])}) for a in told["attempts"]
+            Attempt(**{**a, "signed_at": datetime.fromisoformat(a["signed_at"])}) for a in fields["attempts"]
         )
-        money = {name: int(told[name]) for name in ("charge", "cost") if told.get(name) is not None}
-        dated = _dated(told, "created_at", "updated_at")
+        money = {name: int(fields[name]) for name in ("charge", "cost") if fields.get(name) is not None}
+        dated = _dated(fields, "created_at", "updated_at")
         return Record(**{**dated, **money, "attempts": attempts, "replayed": replayed})
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no record: {error}") from None
 
 
-def page(told: Any) -> IntentPage:
+def page(answer: Any) -> IntentPage:
     try:
-        return IntentPage(**{**told, "intents": tuple(record(one) for one in told["intents"])})
+        return IntentPage(**{**answer, "intents": tuple(record(one) for one in answer["intents"])})
     except (TypeError, KeyError) as error:
         raise BadAnswer(f"what came back is no list: {error}") from None
 
 
-def usage(told: Any) -> list[Mapping[str, Any]]:
+def usage(answer: Any) -> list[Mapping[str, Any]]:
     """Amounts as whole numbers: exact, in the chain's smallest unit."""
     try:
-        return [{**line, "cost": int(line["cost"]), "deposits": int(line["deposits"])} for line in told["usage"]]
+        return [{**line, "cost": int(line["cost"]), "deposits": int(line["deposits"])} for line in answer["usage"]]
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no usage: {error}") from None
 
 
-def event(told: Any) -> Event:
+def event(fields: Any) -> Event:
     try:
-        return Event(**_dated(told, "at"))
+        return Event(**_dated(fields, "at"))
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no event: {error}") from None
 
 
-def lane(told: Any) -> Lane:
+def lane(fields: Any) -> Lane:
     try:
-        return Lane(**{**told, "state": LaneState(told["state"])})
+        return Lane(**{**fields, "state": LaneState(fields["state"])})
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no lane: {error}") from None
 
 
-def _dated(told: Any, *names: str) -> dict[str, Any]:
-    dates = {name: datetime.fromisoformat(told[name]) for name in names}
-    return {**told, "status": Status(told["status"]), **dates}
+def _dated(fields: Any, *names: str) -> dict[str, Any]:
+    dates = {name: datetime.fromisoformat(fields[name]) for name in names}
+    return {**fields, "status": Status(fields["status"]), **dates}

@@ -76,8 +76,8 @@ class NonceCalls(BatchCalls):
         self, address: str, network_id: str | int, *, reservation: str | None = None, ttl_s: int | None = None
     ) -> Call[Number]:
         """The next number of an address whose key is yours. `reserve` gives it back by itself."""
-        told = {"reservation": reservation or secrets.token_urlsafe(24), **_ttl(ttl_s)}
-        reply = yield from self._evm("address/nonce", address, network_id, told)
+        fields = {"reservation": reservation or secrets.token_urlsafe(24), **_ttl(ttl_s)}
+        reply = yield from self._evm("address/nonce", address, network_id, fields)
         return _number(reply, "reservation")
 
     def recycle_nonce(self, address: str, network_id: str | int, reservation: str) -> Call[int]:
@@ -95,8 +95,8 @@ class NonceCalls(BatchCalls):
         wait_s: float = 10.0,
     ) -> Call[Number]:
         """Wait in line for a turn with the address; asked again from the same place until `retry_for_s` is over."""
-        told = {"lockId": lock_id or secrets.token_urlsafe(24), "waitSeconds": wait_s, **_ttl(ttl_s)}
-        reply = yield from self._evm("address/nonce/lock", address, network_id, told, wait_s=wait_s)
+        fields = {"lockId": lock_id or secrets.token_urlsafe(24), "waitSeconds": wait_s, **_ttl(ttl_s)}
+        reply = yield from self._evm("address/nonce/lock", address, network_id, fields, wait_s=wait_s)
         return _number(reply, "lockId")
 
     def unlock_nonce(self, address: str, network_id: str | int, lock_id: str) -> Call[bool]:
@@ -114,12 +114,12 @@ class NonceCalls(BatchCalls):
     ) -> Call[Tracking]:
         """Send signed bytes at a reserved number. The same bytes again are answered, not sent twice."""
         text = signed if isinstance(signed, str) else "0x" + bytes(signed).hex()
-        told: dict[str, Any] = {"signedTransaction": text, "networkId": network_id}
+        body: dict[str, Any] = {"signedTransaction": text, "networkId": network_id}
         if reservation is not None:
-            told["reservation"] = reservation
+            body["reservation"] = reservation
         if metadata:
-            told["metadata"] = metadata
-        reply = yield from self._exchange("POST", "/evm/transaction/sendRaw", body=told)
+            body["metadata"] = metadata
+        reply = yield from self._exchange("POST", "/evm/transaction/sendRaw", body=body)
         return _tracking(read_json(reply))
 
     def current_fee(self, network_id: str | int) -> Call[Fees]:
@@ -130,18 +130,18 @@ class NonceCalls(BatchCalls):
     def nonce_health(self, address: str, network_id: str | int) -> Call[NonceHealth]:
         query = {"address": address, "networkId": network_id}
         reply = yield from self._exchange("GET", "/evm/nonce/health", query=query)
-        told = read_json(reply)
+        answer = read_json(reply)
         return NonceHealth(
-            address=told["address"],
-            network_id=told["networkId"],
-            tracked_nonce=told["trackedNonce"],
-            chain_nonce=told["chainNonce"],
-            pending=tuple(_tracking(one) for one in told["pending"]),
-            oldest_pending_age=told["oldestPendingAge"],
-            gaps=tuple(told["gaps"]),
-            reserved=told["reservedCount"],
-            keyless=told["keyless"],
-            state=told["state"],
+            address=answer["address"],
+            network_id=answer["networkId"],
+            tracked_nonce=answer["trackedNonce"],
+            chain_nonce=answer["chainNonce"],
+            pending=tuple(_tracking(one) for one in answer["pending"]),
+            oldest_pending_age=answer["oldestPendingAge"],
+            gaps=tuple(answer["gaps"]),
+            reserved=answer["reservedCount"],
+            keyless=answer["keyless"],
+            state=answer["state"],
         )
 
     def _evm(
@@ -160,27 +160,29 @@ def _when(text: str | None) -> datetime | None:
 
 
 def _number(reply: Reply, token: str) -> Number:
-    told = read_json(reply)
+    answer = read_json(reply)
     try:
-        until = _when(told["expiresAt"])
-        return Number(told["address"], told["networkId"], told["nonce"], told[token], until, told.get("fence", 0))
+        until = _when(answer["expiresAt"])
+        return Number(
+            answer["address"], answer["networkId"], answer["nonce"], answer[token], until, answer.get("fence", 0)
+        )
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no number: {error}") from None
 
 
-def _tracking(told: Any) -> Tracking:
+def _tracking(fields: Any) -> Tracking:
     try:
         return Tracking(
-            tx_hash=told["txHash"],
-            sender=told["from"],
-            network_id=told["networkId"],
-            nonce=told["nonce"],
-            gas_price=int(told["gasPrice"]),
-            submitted_at=datetime.fromisoformat(told["submittedAt"]),
-            status=told["status"],
-            last_checked_at=_when(told["lastCheckedAt"]),
-            idempotency_key=told.get("idempotencyKey", ""),
-            record_status=told.get("recordStatus", ""),
+            tx_hash=fields["txHash"],
+            sender=fields["from"],
+            network_id=fields["networkId"],
+            nonce=fields["nonce"],
+            gas_price=int(fields["gasPrice"]),
+            submitted_at=datetime.fromisoformat(fields["submittedAt"]),
+            status=fields["status"],
+            last_checked_at=_when(fields["lastCheckedAt"]),
+            idempotency_key=fields.get("idempotencyKey", ""),
+            record_status=fields.get("recordStatus", ""),
         )
     except (TypeError, KeyError, ValueError) as error:
         raise BadAnswer(f"what came back is no transaction: {error}") from None

@@ -150,8 +150,8 @@ def _ended(record: Record) -> dict[str, Any] | None:
     """A JSON-RPC error for an intent that ended without a transaction."""
     if not record.final:
         return None
-    told = record.error or {}
-    answer = _error(f"{record.idempotency_key} ended {record.status}: {told.get('message', 'no transaction landed')}")
-    if "data" in told:
-        answer["error"] |= {"code": 3, "data": told["data"]}
+    error = record.error or {}
+    answer = _error(f"{record.idempotency_key} ended {record.status}: {error.get('message', 'no transaction landed')}")
+    if "data" in error:
+        answer["error"] |= {"code": 3, "data": error["data"]}
     return answer

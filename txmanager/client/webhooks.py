@@ -12,10 +12,10 @@ def verify_webhook(
 ) -> bool:
     """Check the header `Txmanager-Signature` (`t=seconds,v1=hex`) against the raw body. An old call is a replay."""
     parts = dict(part.partition("=")[::2] for part in signature.split(","))
-    at, told = parts.get("t", ""), parts.get("v1", "")
-    if not (at.isascii() and at.isdigit() and len(at) <= 12 and told.isascii()):
+    at, digest = parts.get("t", ""), parts.get("v1", "")
+    if not (at.isascii() and at.isdigit() and len(at) <= 12 and digest.isascii()):
         return False
     if abs((time.time() if now is None else now) - int(at)) > tolerance_s:
         return False
     wanted = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(wanted, told)
+    return hmac.compare_digest(wanted, digest)
