@@ -160,8 +160,8 @@ def build_app(
     parts: list[tuple[Surface, Iterable[Operation]]] = [(rest, table)]
     doors = Doors(manager, intents, billing, audit, api)
     offered = {name: words for family in settings.families().values() for name, words in family.doors.items()}
-    for name, told in api.doors.items():
-        parts.append((door_surface(rest, told, offered[name], gate), doors.rows(told, offered[name])))
+    for name, door_settings in api.doors.items():
+        parts.append((door_surface(rest, door_settings, offered[name], gate), doors.rows(door_settings, offered[name])))
     router = _router(parts, tracer)
     return Api(router, intents, streams, [hub.close, board.close, balances.close], metrics, hosts, document)
 

@@ -114,11 +114,11 @@ class Batches:
             check_plain(call.headers)
             self._streams.check_place(call.caller)
             return _LineReply(self)
-        told: Sequence[dict[str, Json]] = call.read(BatchRequest)["intents"]
-        await self._quotas.charge_more(call.caller, len(told) - 1)
+        intents: Sequence[dict[str, Json]] = call.read(BatchRequest)["intents"]
+        await self._quotas.charge_more(call.caller, len(intents) - 1)
         results: list[dict[str, Json]] = []
-        for start in range(0, len(told), _AT_ONCE):
-            page = [await self._read(call, one) for one in told[start : start + _AT_ONCE]]
+        for start in range(0, len(intents), _AT_ONCE):
+            page = [await self._read(call, one) for one in intents[start : start + _AT_ONCE]]
             await self._accept(page)
             results += map(self._shown, page)
         return Reply(200, orjson.dumps({"results": results}))
@@ -141,7 +141,7 @@ class Batches:
                     most = credit or len(waiting)
                     now, waiting = waiting[:most], waiting[most:]
                     if credit:
-                        items = [await self._read_line(call, told) for _, told in now]
+                        items = [await self._read_line(call, line) for _, line in now]
                         await self._accept(items)
                         credit -= len(now)
                     else:
@@ -170,21 +170,21 @@ class Batches:
 
     # -- items
 
-    async def _read(self, call: Call, told: dict[str, Json], size: int | None = None) -> _Item:
+    async def _read(self, call: Call, envelope: dict[str, Json], size: int | None = None) -> _Item:
         """Everything that a single request checks before it is accepted; what is wrong is this item's alone."""
         item = _Item()
         try:
-            bodies.check_shape(BatchItem, told)
-            key = told.get("idempotency_key")
-            item.kind = told["kind"]
+            bodies.check_shape(BatchItem, envelope)
+            key = envelope.get("idempotency_key")
+            item.kind = envelope["kind"]
             given = partial(check_key, key) if key is not None else _no_key
-            asked = self._intents.read(call, self._intents.kind(item.kind), told["payload"], told, given)
+            asked = self._intents.read(call, self._intents.kind(item.kind), envelope["payload"], envelope, given)
             if asked.refusal is not None:
                 item.result = await self._intents.known(asked) or asked.refusal
                 return item
             if asked.own_account:
                 await self._audit.note(call, call.scope["path"], "operate")
-            item.share = await self._intents.share(call, asked.intent.id, size or len(orjson.dumps(told)))
+            item.share = await self._intents.share(call, asked.intent.id, size or len(orjson.dumps(envelope)))
             if asked.own_key is not None:
                 alias = self._manager.alias(asked.own_key, asked.intent.fingerprint, asked.intent.id)
                 await self._intents.within(alias)

@@ -126,16 +126,16 @@ class Doors:
     audit: Auditor
     settings: ApiSettings
 
-    def rows(self, told: DoorSettings, words: RelayerDoor) -> Iterator[Operation]:
+    def rows(self, settings: DoorSettings, words: RelayerDoor) -> Iterator[Operation]:
         for route in words.routes:
-            served = ServedRoute(self, told, words, route)
+            served = ServedRoute(self, settings, words, route)
             yield row(route.method, route.path, "", words.title, route.right, served, errors=_ERRORS)
         for other in words.elsewhere:
             yield row(other.method, other.path, "", words.title, None, partial(_elsewhere, words, other))
 
 
-def door_surface(rest: Rest, told: DoorSettings, words: RelayerDoor, gate: Gate) -> DoorSurface:
-    caller = next((one for one in gate.issuers if one.name == told.token), None)
+def door_surface(rest: Rest, settings: DoorSettings, words: RelayerDoor, gate: Gate) -> DoorSurface:
+    caller = next((one for one in gate.issuers if one.name == settings.token), None)
     door = rest.door
     if caller is not None:
         door = Tokenless(door, caller, Hosts(rest.settings.allowed_hosts))
@@ -150,7 +150,7 @@ async def _elsewhere(words: RelayerDoor, other: Elsewhere, call: Call) -> Reply:
 @dataclass(frozen=True, slots=True)
 class ServedRoute:
     doors: Doors
-    told: DoorSettings
+    settings: DoorSettings
     words: RelayerDoor
     route: DoorRoute
 
@@ -162,7 +162,7 @@ class ServedRoute:
             case Submit():
                 return await self._submit(call, request, wish)
             case Read():
-                pool = self.doors.intents.pool_of(call.caller, wish.pool or self.told.pool)
+                pool = self.doors.intents.pool_of(call.caller, wish.pool or self.settings.pool)
                 found = self.doors.manager.get(pool, wish.key, call.tenant)
                 return _reply(self.route.answer(request, await self.doors.intents.within(found)))
             case ReadAllowance() | SetAllowance():
@@ -182,7 +182,7 @@ class ServedRoute:
             raise Malformed(f"the body is not JSON: {error}") from None
 
     async def _submit(self, call: Call, request: DoorRequest, wish: Submit) -> Reply:
-        pool = self.doors.intents.pool_of(call.caller, wish.pool or self.told.pool)
+        pool = self.doors.intents.pool_of(call.caller, wish.pool or self.settings.pool)
         if wish.start is not None and not call.flag("dry_run"):
             named = self._ever(call, pool, wish.start.budget_key)
             if named is None:
@@ -239,7 +239,7 @@ class ServedRoute:
         return next((one for one in named if one.budget.per_ms == EVER), None)
 
     async def _allowance(self, call: Call, request: DoorRequest, wish: ReadAllowance | SetAllowance) -> Reply:
-        pool = self.doors.intents.pool_of(call.caller, self.told.pool)
+        pool = self.doors.intents.pool_of(call.caller, self.settings.pool)
         named = self._ever(call, pool, wish.budget_key)
         if named is None:
             return self._no_allowances(pool)

@@ -63,8 +63,8 @@ class DryRuns:
         try:
             foreseen = await self._would(call, asked, known, lane)
         except TxManagerError as error:
-            told = self._billing.in_words(error) if isinstance(error, BudgetExhausted) else error
-            status, body = problem(told)
+            refusal = self._billing.in_words(error) if isinstance(error, BudgetExhausted) else error
+            status, body = problem(refusal)
             return json_reply({"accepted": {"ok": False, "status": status, "problem": body}, "forecast": None})
         noted, new = charge_of(asked.intent), foreseen.known is None
         accepted = {

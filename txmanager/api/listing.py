@@ -79,26 +79,26 @@ class Listing:
     async def list(self, call: Call) -> Reply:
         wanted, limit, before = self._filter(call), _limit(call.query), _cursor(call.query)
         page = await self._intents.within(self._history.page(wanted, before, limit))
-        told = {
+        fields = {
             "cursor": None if page.next is None else _pack(page.next),
             "partial": page.partial,
             "archived": self._history.archived,
         }
         intents = b",".join(record_bytes(record, whole=True) for record in page.records)
-        return Reply(200, b'{"intents":[' + intents + b"]," + orjson.dumps(told)[1:])
+        return Reply(200, b'{"intents":[' + intents + b"]," + orjson.dumps(fields)[1:])
 
     def _filter(self, call: Call) -> Filter:
         query, caller = call.query, call.caller
         for name in query:
             if name not in _KNOWN and not name.startswith(_METADATA):
                 raise InvalidInput(name[:_LONGEST], f"is no filter; there are {', '.join(sorted(_KNOWN))}")
-        told = {name: _text(query, name) for name in FILTERS if name in query}
-        since, until = (_time(name, told.pop(name, None)) for name in ("since", "until"))
-        status = told.pop("status", None)
+        filters = {name: _text(query, name) for name in FILTERS if name in query}
+        since, until = (_time(name, filters.pop(name, None)) for name in ("since", "until"))
+        status = filters.pop("status", None)
         if status is not None and status not in list(Status):
             raise InvalidInput("status", f"must be one of {', '.join(Status)}")
-        if "pool" in told:
-            self._intents.pool_of(caller, told["pool"])
+        if "pool" in filters:
+            self._intents.pool_of(caller, filters["pool"])
         return Filter(
             tenant=_tenant(caller, query.get("tenant")),
             pools=caller.limits.pools,
@@ -106,7 +106,7 @@ class Listing:
             metadata=dict(self._metadata(query)),
             since=since,
             until=until,
-            **told,
+            **filters,
         )
 
     def _metadata(self, query: Mapping[str, str]) -> Iterator[tuple[str, str]]:

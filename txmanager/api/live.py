@@ -1,6 +1,6 @@
 """`GET /v1/live`: one stream for a page that shows everything: lanes as they change, and every transition.
 
-What is told is made once per look and once per sort of caller, not once per page. A page that reads slowly skips looks
+What is sent is made once per look and once per sort of caller, not once per page. A page that reads slowly skips looks
 and starts again from a whole one. A session that was ended loses its stream within seconds.
 """
 
@@ -63,7 +63,7 @@ class Live:
 
     async def _chunks(self, caller: Caller) -> Chunks:
         loop, sight = asyncio.get_running_loop(), Sight.of(caller)
-        told = checked = loop.time()
+        sent = checked = loop.time()
         async with self._board.watch() as watcher:
             while True:
                 looks, whole = await watcher.next(_CHECK_S)
@@ -74,11 +74,11 @@ class Live:
                     checked = now
                 if looks:
                     yield b"".join([_encoded(look, sight, whole) for look in looks])
-                elif now - told >= HEARTBEAT_S:
+                elif now - sent >= HEARTBEAT_S:
                     yield b":\n\n"
                 else:
                     continue
-                told = now
+                sent = now
 
     async def _still(self, caller: Caller) -> bool:
         try:

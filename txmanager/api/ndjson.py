@@ -56,12 +56,12 @@ class Lines:
             found = self._split(data, last=not more)
             for start in range(0, len(found), self._page):
                 page: list[Line] = []
-                for told in found[start : start + self._page]:
+                for line in found[start : start + self._page]:
                     self._number += 1
-                    if told is None:
+                    if line is None:
                         page.append((self._number, TooLarge(f"the line has more than {self._most_bytes} bytes")))
-                    elif told and not told.isspace():
-                        page.append((self._number, told))
+                    elif line and not line.isspace():
+                        page.append((self._number, line))
                 if page:
                     yield page
 
@@ -78,10 +78,10 @@ class Lines:
         if not self._kept and not self._too_long and len(end) <= self._most_bytes:
             return end
         self._keep(end)
-        told = None if self._too_long else bytes(self._kept)
+        line = None if self._too_long else bytes(self._kept)
         self._kept.clear()
         self._too_long = False
-        return told
+        return line
 
     def _keep(self, piece: bytes) -> None:
         self._too_long = self._too_long or len(self._kept) + len(piece) > self._most_bytes
