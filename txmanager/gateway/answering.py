@@ -63,10 +63,10 @@ class Answering:
             [answer] = await send_raw(self.node, [_listed(call)])
             self._count(call.method, isinstance(answer, Refused))
             return b"" if call.notifies else answer_bytes(call.number, answer)
-        told = await self._here(call)
-        if told is None:
+        text = await self._here(call)
+        if text is None:
             return await self._there(call)
-        return b"" if call.notifies else told
+        return b"" if call.notifies else text
 
     async def _here(self, call: Call) -> bytes | None:
         """The answer; None when the node has to give it."""
@@ -92,20 +92,20 @@ class Answering:
             self._count(call.method, True)
             return error_bytes(call.number or NULL, Refused("internal error", INTERNAL))
         self._count(call.method, False)
-        told = result_bytes(call.number or NULL, result)
-        return told if len(told) <= self._max_answer_bytes else error_bytes(call.number or NULL, self._too_large())
+        text = result_bytes(call.number or NULL, result)
+        return text if len(text) <= self._max_answer_bytes else error_bytes(call.number or NULL, self._too_large())
 
     async def _there(self, call: Call) -> bytes:
         try:
-            told = await self.node.forward(call.raw, pinned=call.method in FILTERS)
+            text = await self.node.forward(call.raw, pinned=call.method in FILTERS)
         except AnswerTooLong:
-            told = error_bytes(call.number or NULL, self._too_large())
+            text = error_bytes(call.number or NULL, self._too_large())
         except Unavailable:
             self._count(call.method, True)
-            told = error_bytes(call.number or NULL, node_unavailable())
+            text = error_bytes(call.number or NULL, node_unavailable())
         else:
             self._count(call.method, False)
-        return b"" if call.notifies else told
+        return b"" if call.notifies else text
 
     def _too_large(self) -> Refused:
         return too_large(self._max_answer_bytes)
@@ -133,26 +133,26 @@ class Answering:
         mine = [call for n in places if isinstance(call := calls[n], Call)]
         if not mine:
             return
-        for n, call, told in zip(places, mine, await send_raw(self.node, [_listed(c) for c in mine]), strict=True):
-            self._count(call.method, isinstance(told, Refused))
-            answers[n] = answer_bytes(call.number or NULL, told)
+        for n, call, answer in zip(places, mine, await send_raw(self.node, [_listed(c) for c in mine]), strict=True):
+            self._count(call.method, isinstance(answer, Refused))
+            answers[n] = answer_bytes(call.number or NULL, answer)
 
     async def _others(self, calls: Sequence[Read], places: Sequence[int], answers: list[bytes]) -> None:
         there: list[tuple[int, Call]] = []
         for n in places:
             call = calls[n]
             assert isinstance(call, Call)
-            told = await self._here(call)
-            if told is None:
+            text = await self._here(call)
+            if text is None:
                 there.append((n, call))
             else:
-                answers[n] = told
+                answers[n] = text
         for pinned in (False, True):
             some = [(n, call) for n, call in there if (call.method in FILTERS) is pinned]
             for start in range(0, len(some), PER_BATCH):
                 part = some[start : start + PER_BATCH]
-                for (n, _), told in zip(part, await self._ask([call for _, call in part], pinned), strict=True):
-                    answers[n] = told
+                for (n, _), text in zip(part, await self._ask([call for _, call in part], pinned), strict=True):
+                    answers[n] = text
 
     async def _ask(self, calls: Sequence[Call], pinned: bool) -> list[bytes]:
         """The node's answer to each, under the caller's own id."""
@@ -160,12 +160,12 @@ class Answering:
             return [await self._there(calls[0])]
         body = b"[" + b",".join(call.with_id(n) for n, call in enumerate(calls)) + b"]"
         try:
-            told = await self.node.forward(body, pinned=pinned)
+            text = await self.node.forward(body, pinned=pinned)
         except AnswerTooLong:
             return [error_bytes(call.number or NULL, self._too_large()) for call in calls]
         except Unavailable:
             return [error_bytes(call.number or NULL, node_unavailable()) for call in calls]
-        found = _by_number(told)
+        found = _by_number(text)
         if found is None:  # it knows no batches
             return list(await asyncio.gather(*(self._there(call) for call in calls)))
         for call in calls:
@@ -197,12 +197,12 @@ def _listed(call: Call) -> list[object]:
 def _by_number(body: bytes) -> dict[int, bytes] | None:
     """The text of each answer of a batch, by the id we gave; None when it is no batch."""
     try:
-        told = orjson.loads(body)
+        answers = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(told, list):
+    if not isinstance(answers, list):
         return None
-    parts = zip(told, elements(body), strict=True)
+    parts = zip(answers, elements(body), strict=True)
     return {one["id"]: text for one, text in parts if isinstance(one, dict) and type(one.get("id")) is int}
 
 

@@ -85,12 +85,12 @@ class GatewayApp:
             return _refused(405, "send JSON-RPC with POST")
         if not self._settings.public and not is_own_name(headers.get(b"host", b"")):
             return _refused(403, "the header Host names another server; use the address, or set public = true")
-        told = _PATH.match(path)
-        if not self._tokens.admits(headers, told["token"] if told else None):
+        match = _PATH.match(path)
+        if not self._tokens.admits(headers, match["token"] if match else None):
             return _refused(401, "unauthorized: add a token to the path (/k/TOKEN) or as Authorization: Bearer TOKEN")
-        answering = self._only if told and told["network"] is None else None
-        if told and told["network"] is not None:
-            answering = self._by_path.get(told["network"])
+        answering = self._only if match and match["network"] is None else None
+        if match and match["network"] is not None:
+            answering = self._by_path.get(match["network"])
         if answering is None:
             return _refused(404, f"no such network; there are {', '.join(sorted(self._by_path))}")
         client = scope.get("client")
@@ -111,8 +111,8 @@ class GatewayApp:
             return _refused(413, f"content length too large: at most {self._settings.max_body_bytes} bytes")
         except TooSlow:
             return _refused(408, "the body did not arrive in time")
-        told = await answering.answer(body, lambda calls: self._clients.charge(address, calls))
-        return _Reply(200, told)
+        answer = await answering.answer(body, lambda calls: self._clients.charge(address, calls))
+        return _Reply(200, answer)
 
     # -- for probes and Prometheus
 
@@ -122,8 +122,8 @@ class GatewayApp:
         if path == "/readyz":
             degraded = sorted(name for name, node in self._nodes.items() if node.degraded)
             refuses = self._settings.on_store_failure == "refuse"
-            told = {"status": "degraded" if degraded else "ok", "networks": {n: n not in degraded for n in self._nodes}}
-            return _Reply(503 if degraded and refuses else 200, orjson.dumps(told))
+            body = {"status": "degraded" if degraded else "ok", "networks": {n: n not in degraded for n in self._nodes}}
+            return _Reply(503 if degraded and refuses else 200, orjson.dumps(body))
         if path == "/metrics":
             return _Reply(200, generate_latest(self._registry), [(b"content-type", CONTENT_TYPE_LATEST.encode())])
         return _refused(405, "this is a JSON-RPC endpoint: send POST")

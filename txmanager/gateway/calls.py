@@ -58,57 +58,57 @@ def read_body(body: bytes) -> tuple[bool, list[Read]]:
     if body.count(b",") + body.count(b"[") + body.count(b"{") > MAX_VALUES:
         raise invalid_request(f"more than {MAX_VALUES} values")
     try:
-        told = orjson.loads(body)
+        request = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise parse_error("the body is empty" if not body.strip() else str(error).split(":")[0]) from None
-    if isinstance(told, dict):
-        return False, [_read(body, told)]
-    if not isinstance(told, list):
+    if isinstance(request, dict):
+        return False, [_read(body, request)]
+    if not isinstance(request, list):
         raise invalid_request("must be an object or an array of objects")
-    if not told:
+    if not request:
         raise invalid_request("empty batch")
-    if len(told) > MAX_BATCH:
+    if len(request) > MAX_BATCH:
         raise invalid_request(f"batch too large: at most {MAX_BATCH} calls")
     try:
         parts = elements(body, MAX_BATCH)
     except TooMany:
         raise invalid_request(f"batch too large: at most {MAX_BATCH} calls") from None
-    return True, [_read(part, one) for part, one in zip(parts, told, strict=True)]
+    return True, [_read(part, one) for part, one in zip(parts, request, strict=True)]
 
 
-def _read(raw: bytes, told: Any) -> Read:
-    if not isinstance(told, dict):
+def _read(raw: bytes, fields: Any) -> Read:
+    if not isinstance(fields, dict):
         return Wrong(NULL, invalid_request("a call must be an object"))
-    plain = told.keys() <= _KNOWN and b"\\" not in raw and raw.count(b'"method"') == 1
+    plain = fields.keys() <= _KNOWN and b"\\" not in raw and raw.count(b'"method"') == 1
     parts = None if plain else members(raw)
-    number = _id(raw, told, plain)
+    number = _id(raw, fields, plain)
     if parts is not None:
         names = [orjson.loads(name) for name, _, _ in parts]
         if len(set(names)) != len(names):
             return Wrong(number or NULL, invalid_request("a member is there twice"))
     if number is None:
         return Wrong(NULL, invalid_request("the id must be a string, a number or null"))
-    method, version = told.get("method"), told.get("jsonrpc", "2.0")
+    method, version = fields.get("method"), fields.get("jsonrpc", "2.0")
     if version != "2.0":
         return Wrong(number or NULL, invalid_request('jsonrpc must be "2.0"'))
     if not isinstance(method, str) or not method:
         return Wrong(number or NULL, invalid_request("the method must be a string"))
-    params = told.get("params", [])
+    params = fields.get("params", [])
     if params is None:
         params = []
     if not isinstance(params, list | dict):
         return Wrong(number or NULL, Refused("non-array args", -32602))
     call = Call(number, method, params, raw)
-    if parts is not None and not told.keys() <= _KNOWN:
+    if parts is not None and not fields.keys() <= _KNOWN:
         call.raw = _rebuilt(raw, number, method)
     return call
 
 
-def _id(raw: bytes, told: dict[str, Any], plain: bool) -> bytes | None:
+def _id(raw: bytes, fields: dict[str, Any], plain: bool) -> bytes | None:
     """As it was written; empty when there is none, None when it is of a wrong type."""
-    if "id" not in told:
+    if "id" not in fields:
         return b""
-    number = told["id"]
+    number = fields["id"]
     if isinstance(number, bool | list | dict):
         return None
     if type(number) is int and number > 0:

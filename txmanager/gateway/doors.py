@@ -35,13 +35,13 @@ class Tokens:
 
 def _from_header(header: bytes) -> bytes:
     """A bearer token, or the password of Basic."""
-    scheme, _, told = header.partition(b" ")
+    scheme, _, credentials = header.partition(b" ")
     if scheme.lower() == b"bearer":
-        return told.strip()
+        return credentials.strip()
     if scheme.lower() != b"basic":
         return b""
     try:
-        return base64.b64decode(told.strip(), validate=True).partition(b":")[2]
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[2]
     except ValueError:
         return b""
 

@@ -75,14 +75,14 @@ async def send_raw(node: GatewayNode, batch: Sequence[Params]) -> list[Answer]:
         except Refused as error:
             answers[n] = error
     try:
-        told: Sequence[str | Denied | Refused] = await node.send(texts) if texts else []
+        replies: Sequence[str | Denied | Refused] = await node.send(texts) if texts else []
     except Away as error:
-        told = [outcome_unknown() if error.unknown else store_unavailable()] * len(texts)
+        replies = [outcome_unknown() if error.unknown else store_unavailable()] * len(texts)
     except Lost:
-        told = [outcome_unknown()] * len(texts)
+        replies = [outcome_unknown()] * len(texts)
     except Unavailable:
-        told = [node_unavailable()] * len(texts)
-    for n, one in zip(places, told, strict=True):
+        replies = [node_unavailable()] * len(texts)
+    for n, one in zip(places, replies, strict=True):
         answers[n] = Result(one) if isinstance(one, str) else one if isinstance(one, Refused) else _denied(one)
     return [answer for answer in answers if answer is not None]
 
@@ -167,8 +167,8 @@ async def transaction_status(node: GatewayNode, params: Params) -> object:
         state = "gapped" if found.gapped else found.state
         return {"hash": hash, "state": str(state), "from": found.sender, "nonce": hex(found.nonce)}
     if isinstance(found, Ended):
-        told = {"hash": hash, "state": "ended", "from": found.sender, "nonce": hex(found.nonce)}
-        return told | {"reason": found.reason, "message": found.message}
+        status = {"hash": hash, "state": "ended", "from": found.sender, "nonce": hex(found.nonce)}
+        return status | {"reason": found.reason, "message": found.message}
     return {"hash": hash, "state": "unknown"}
 
 

@@ -76,10 +76,10 @@ def result_bytes(number: bytes, result: object) -> bytes:
 
 
 def error_bytes(number: bytes, error: Refused) -> bytes:
-    told: dict[str, object] = {"code": error.code, "message": error.message}
+    fields: dict[str, object] = {"code": error.code, "message": error.message}
     if error.data is not None:
-        told["data"] = error.data
-    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (number, orjson.dumps(told))
+        fields["data"] = error.data
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (number, orjson.dumps(fields))
 
 
 def answer_bytes(number: bytes, answer: Answer) -> bytes:
