@@ -116,8 +116,8 @@ def _create_account(work: Work, _action: CreateAccount) -> None:
     who = {"account_id": receiver_id, "predecessor_id": predecessor_id}
     if "." not in receiver_id:
         if len(receiver_id) < MIN_OPEN_TOP_LEVEL and predecessor_id != REGISTRAR:
-            told = {**who, "registrar_account_id": REGISTRAR}
-            raise ActionFailure({"CreateAccountOnlyByRegistrar": told})
+            details = {**who, "registrar_account_id": REGISTRAR}
+            raise ActionFailure({"CreateAccountOnlyByRegistrar": details})
     elif receiver_id.partition(".")[2] != predecessor_id:
         raise ActionFailure({"CreateAccountNotAllowed": who})
     work.set_account(Account(amount=0))
@@ -150,8 +150,8 @@ def _add_key(work: Work, action: AddKey) -> None:
     receiver_id = work.receipt.receiver_id
     where = (receiver_id, action.public_key)
     if work.state.get(where) is not None:
-        told = {"account_id": receiver_id, "public_key": action.public_key}
-        raise ActionFailure({"AddKeyAlreadyExists": told})
+        details = {"account_id": receiver_id, "public_key": action.public_key}
+        raise ActionFailure({"AddKeyAlreadyExists": details})
     lanes = action.num_nonces or 0
     balance = None if action.num_nonces is None else 0
     first = work.first_nonce if balance is None else 0
@@ -173,12 +173,12 @@ def _drop_key(work: Work, public_key: str) -> int:
     """Remove one key and its lanes; answers the storage it took. What a gas key holds is burnt."""
     receiver_id = work.receipt.receiver_id
     key: AccessKey | None = work.state.get((receiver_id, public_key))
-    told = {"account_id": receiver_id, "public_key": public_key}
+    details = {"account_id": receiver_id, "public_key": public_key}
     if key is None:
-        raise ActionFailure({"DeleteKeyDoesNotExist": told})
+        raise ActionFailure({"DeleteKeyDoesNotExist": details})
     if key.gas_balance is not None:
         if key.gas_balance > MAX_BURNT_GAS_KEY:
-            raise ActionFailure({"GasKeyBalanceTooHigh": {**told, "balance": str(key.gas_balance)}})
+            raise ActionFailure({"GasKeyBalanceTooHigh": {**details, "balance": str(key.gas_balance)}})
         work.tokens_burnt += key.gas_balance
     work.state.put((receiver_id, public_key), None)
     for index in range(key.num_nonces):
@@ -206,8 +206,8 @@ def _delete_account(work: Work, action: DeleteAccount) -> None:
 def _gas_key(work: Work, public_key: str) -> AccessKey:
     key: AccessKey | None = work.state.get((work.receipt.receiver_id, public_key))
     if key is None or key.gas_balance is None:
-        told = {"account_id": work.receipt.receiver_id, "public_key": public_key}
-        raise ActionFailure({"GasKeyDoesNotExist": told})
+        details = {"account_id": work.receipt.receiver_id, "public_key": public_key}
+        raise ActionFailure({"GasKeyDoesNotExist": details})
     return key
 
 
@@ -223,9 +223,9 @@ def _from_gas_key(work: Work, action: WithdrawFromGasKey) -> None:
     key = _gas_key(work, action.public_key)
     balance = key.gas_balance or 0
     if balance < action.amount:
-        told = {"account_id": work.receipt.receiver_id, "public_key": action.public_key}
+        details = {"account_id": work.receipt.receiver_id, "public_key": action.public_key}
         short = {"balance": str(balance), "required": str(action.amount)}
-        raise ActionFailure({"InsufficientGasKeyBalance": {**told, **short}})
+        raise ActionFailure({"InsufficientGasKeyBalance": {**details, **short}})
     work.state.put((work.receipt.receiver_id, action.public_key), key._replace(gas_balance=balance - action.amount))
     work.set_account(account.holding(account.amount + action.amount))
 
@@ -236,8 +236,8 @@ def _delegate(work: Work, action: Delegate) -> None:
     if work.height > action.max_block_height:
         raise ActionFailure("DelegateActionExpired")
     if action.sender_id != work.receipt.receiver_id:
-        told = {"sender_id": action.sender_id, "receiver_id": work.receipt.receiver_id}
-        raise ActionFailure({"DelegateActionSenderDoesNotMatchTxReceiver": told})
+        details = {"sender_id": action.sender_id, "receiver_id": work.receipt.receiver_id}
+        raise ActionFailure({"DelegateActionSenderDoesNotMatchTxReceiver": details})
     work.account()
     where = (action.sender_id, action.public_key)
     key: AccessKey | None = work.state.get(where)
@@ -248,16 +248,16 @@ def _delegate(work: Work, action: Delegate) -> None:
     if key.gas_balance is not None and index is None:
         raise ActionFailure({"DelegateActionAccessKeyError": "DelegateActionRequiresNonGasKey"})
     if index is not None and index >= key.num_nonces:
-        told_index = {"delegate_nonce_index": index, "num_nonces": key.num_nonces}
-        raise ActionFailure({"DelegateActionInvalidNonceIndex": told_index})
+        bad_index = {"delegate_nonce_index": index, "num_nonces": key.num_nonces}
+        raise ActionFailure({"DelegateActionInvalidNonceIndex": bad_index})
     current = key.nonce if index is None else int(work.state.get((*where, index)))
     if action.nonce <= current:
-        told_nonce = {"delegate_nonce": action.nonce, "ak_nonce": current}
-        raise ActionFailure({"DelegateActionInvalidNonce": told_nonce})
+        bad_nonce = {"delegate_nonce": action.nonce, "ak_nonce": current}
+        raise ActionFailure({"DelegateActionInvalidNonce": bad_nonce})
     bound = work.height * fees.NONCE_RANGE
     if action.nonce >= bound:
-        told_bound = {"delegate_nonce": action.nonce, "upper_bound": bound}
-        raise ActionFailure({"DelegateActionNonceTooLarge": told_bound})
+        bad_bound = {"delegate_nonce": action.nonce, "upper_bound": bound}
+        raise ActionFailure({"DelegateActionNonceTooLarge": bad_bound})
     if key.permission is not None:
         refusal = forbidden(key.permission, action.receiver_id, action.actions)
         if refusal is not None:

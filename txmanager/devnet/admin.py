@@ -45,21 +45,21 @@ class Admin:
             return self._faults(method, path, request)
         if method != "POST":
             return _answer(404, {"error": "no such admin request"})
-        told = _object(request.body)
+        fields = _object(request.body)
         if path == "/admin/advance":
-            blocks = _number(told, "blocks", 1, MAX_ADVANCE)
+            blocks = _number(fields, "blocks", 1, MAX_ADVANCE)
             self._network.advance(blocks)
             self._after_advance()
             return _answer(200, self._summary())
         if path == "/admin/reorg":
-            orphans = self._network.reorg(_number(told, "depth", 1, self._network.config.finality_lag))
+            orphans = self._network.reorg(_number(fields, "depth", 1, self._network.config.finality_lag))
             return _answer(200, {"orphaned": [block.height for block in orphans]})
         if path == "/admin/foreign":
             hashes = self._network.foreign_use(
-                _text(told, "account_id"),
-                _text(told, "public_key"),
-                _number(told, "by", 1, 1_000_000, default=1),
-                _number(told, "count", 1, 1_000, default=1),
+                _text(fields, "account_id"),
+                _text(fields, "public_key"),
+                _number(fields, "by", 1, 1_000_000, default=1),
+                _number(fields, "count", 1, 1_000, default=1),
             )
             return _answer(200, {"hashes": [views.b58(digest) for digest in hashes]})
         return _answer(404, {"error": "no such admin request"})
@@ -96,26 +96,26 @@ class Admin:
         }
 
 
-def _answer(status: int, told: Any) -> Response:
-    return Response(status, orjson.dumps(told), cors=False)
+def _answer(status: int, content: Any) -> Response:
+    return Response(status, orjson.dumps(content), cors=False)
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    told = orjson.loads(body or b"{}")
-    if not isinstance(told, dict):
+    fields = orjson.loads(body or b"{}")
+    if not isinstance(fields, dict):
         raise ValueError("send a JSON object")
-    return told
+    return fields
 
 
-def _text(told: dict[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name} is a string")
     return value
 
 
-def _number(told: dict[str, Any], name: str, low: int, high: int, default: int | None = None) -> int:
-    value = told.get(name, default)
+def _number(fields: dict[str, Any], name: str, low: int, high: int, default: int | None = None) -> int:
+    value = fields.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} is a whole number from {low} to {high}")
     return value

@@ -155,8 +155,8 @@ def status_view(network: Network, view: View) -> JSON:
 @cache
 def _protocol_config() -> JSON:
     """What a real node of this protocol version says: fees, limits and costs."""
-    told: JSON = orjson.loads(resources.files(__package__).joinpath("protocol_87.json").read_bytes())
-    return told
+    config: JSON = orjson.loads(resources.files(__package__).joinpath("protocol_87.json").read_bytes())
+    return config
 
 
 def protocol_config_view(network: Network) -> JSON:

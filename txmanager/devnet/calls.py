@@ -153,8 +153,8 @@ def view(read: Callable[[Key], Any], account_id: str, method_name: str, args: by
     """The answer and the logs of a view call, or ValueError with the node's words."""
     account: Account = read((account_id,))
     if account.code_hash == bytes(32):
-        told = f'CompilationError(CodeDoesNotExist {{ account_id: "{account_id}" }})'
-        raise ValueError(f"wasm execution failed with error: {told}")
+        error = f'CompilationError(CodeDoesNotExist {{ account_id: "{account_id}" }})'
+        raise ValueError(f"wasm execution failed with error: {error}")
     method = (contract_of(account.code_hash) or {}).get(method_name)
     if method is None:
         raise ValueError("wasm execution failed with error: MethodResolveError(MethodNotFound)")
@@ -166,6 +166,8 @@ def view(read: Callable[[Key], Any], account_id: str, method_name: str, args: by
     try:
         value = method(call, _arguments(args))
     except (KeyError, TypeError, ValueError, AttributeError):
-        told = "Smart contract panicked: Failed to deserialize input from JSON."
-        raise ValueError(f'wasm execution failed with error: HostError(GuestPanic {{ panic_msg: "{told}" }})') from None
+        panic = "Smart contract panicked: Failed to deserialize input from JSON."
+        raise ValueError(
+            f'wasm execution failed with error: HostError(GuestPanic {{ panic_msg: "{panic}" }})'
+        ) from None
     return json.dumps(value, separators=(",", ":")).encode(), call.logs

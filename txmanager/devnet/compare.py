@@ -62,10 +62,10 @@ class Node:
         return self.post(json.dumps({"jsonrpc": "2.0", "id": "x", "method": method, "params": params}).encode())
 
     def result(self, method: str, params: Json) -> Json:
-        told = self.call(method, params)
-        if not isinstance(told.body, dict) or "result" not in told.body:
-            raise ValueError(f"the node does not answer {method} (HTTP {told.status})")
-        return told.body["result"]
+        answer = self.call(method, params)
+        if not isinstance(answer.body, dict) or "result" not in answer.body:
+            raise ValueError(f"the node does not answer {method} (HTTP {answer.status})")
+        return answer.body["result"]
 
     @staticmethod
     def _open(request: urllib.request.Request) -> Answer:
@@ -131,8 +131,8 @@ def _account(node: Node, block: Json) -> str:
     """Somebody who is there: the chain's root, or who made the block."""
     for name in ("near", "testnet", str(block.get("author", ""))):
         asked = {"request_type": "view_account", "finality": "final", "account_id": name}
-        told = node.call("query", asked).body
-        if isinstance(told, dict) and isinstance(told.get("result"), dict) and "amount" in told["result"]:
+        answer = node.call("query", asked).body
+        if isinstance(answer, dict) and isinstance(answer.get("result"), dict) and "amount" in answer["result"]:
             return name
     raise ValueError("no account of the node could be found to ask about")
 
@@ -179,9 +179,13 @@ def _kind(value: Json) -> str:
 def compare(real: Node, devnet: Node) -> Iterator[tuple[str, list[str]]]:
     """Each question with what differs in its answers; nothing where they agree."""
     for theirs, ours in zip(questions(real), questions(devnet), strict=True):
-        told, said = ask(real, theirs), ask(devnet, ours)
-        found = [] if told.status == said.status else [f"HTTP {told.status} at the node, {said.status} at the devnet"]
-        yield theirs.name, [*found, *differences(told.body, said.body)]
+        at_node, at_devnet = ask(real, theirs), ask(devnet, ours)
+        found = (
+            []
+            if at_node.status == at_devnet.status
+            else [f"HTTP {at_node.status} at the node, {at_devnet.status} at the devnet"]
+        )
+        yield theirs.name, [*found, *differences(at_node.body, at_devnet.body)]
 
 
 @contextmanager

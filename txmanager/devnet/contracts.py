@@ -85,8 +85,8 @@ def _create(call: Call, args: dict[str, Any], actions: tuple[Action, ...]) -> An
     new_account_id = str(args["new_account_id"])
     if not is_account_id(new_account_id):
         raise Panic("Invalid account id")
-    told = {"predecessor_account_id": call.predecessor_id, "amount": str(call.deposit)}
-    then = FunctionCall("on_account_created", json.dumps(told).encode(), CALLBACK_GAS)
+    callback_args = {"predecessor_account_id": call.predecessor_id, "amount": str(call.deposit)}
+    then = FunctionCall("on_account_created", json.dumps(callback_args).encode(), CALLBACK_GAS)
     call.batch_then(new_account_id, (*actions, Transfer(call.deposit)), then)
     return Promised
 
@@ -126,8 +126,8 @@ def _ft_transfer(call: Call, args: dict[str, Any]) -> None:
     event = {"old_owner_id": sender_id, "new_owner_id": receiver_id, "amount": str(amount)}
     if args.get("memo") is not None:
         event["memo"] = str(args["memo"])
-    told = {"standard": "nep141", "version": "1.0.0", "event": "ft_transfer", "data": [event]}
-    call.log("EVENT_JSON:" + json.dumps(told, separators=(",", ":")))
+    message = {"standard": "nep141", "version": "1.0.0", "event": "ft_transfer", "data": [event]}
+    call.log("EVENT_JSON:" + json.dumps(message, separators=(",", ":")))
 
 
 def _registered(call: Call, account_id: str) -> int:

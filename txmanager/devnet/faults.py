@@ -60,19 +60,19 @@ class Fault:
             raise ValueError("status is an HTTP error, 400 to 599")
 
     @classmethod
-    def parse(cls, told: Any) -> Fault:
+    def parse(cls, spec: Any) -> Fault:
         """A fault from JSON, or ValueError saying what is wrong with it."""
-        if not isinstance(told, dict) or not isinstance(told.get("kind"), str):
+        if not isinstance(spec, dict) or not isinstance(spec.get("kind"), str):
             raise ValueError("a fault is an object with a kind")
         known = {f.name for f in fields(cls)} - {"id"}
-        extra = set(told) - known
+        extra = set(spec) - known
         if extra:
             raise ValueError(f"unknown fields: {', '.join(sorted(extra))}")
         for name, types in _JSON_TYPES.items():
-            value = told.get(name)
+            value = spec.get(name)
             if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
                 raise ValueError(f"{name} has the wrong type")
-        return cls(**{name: value for name, value in told.items() if value is not None})
+        return cls(**{name: value for name, value in spec.items() if value is not None})
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)

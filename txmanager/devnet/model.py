@@ -125,9 +125,9 @@ class Tx:
         if not self.hash:
             # Only a simulator builds a Tx by hand; its identity must still depend on all it says.
             named = tuple((type(action).__name__, action) for action in self.actions)
-            told = (self.signer_id, self.public_key, self.nonce, self.nonce_index, self.strict)
-            told += (self.receiver_id, self.block_hash, named)  # type: ignore[assignment]
-            self.hash = hashlib.sha256(repr(told).encode()).digest()
+            identity = (self.signer_id, self.public_key, self.nonce, self.nonce_index, self.strict)
+            identity += (self.receiver_id, self.block_hash, named)  # type: ignore[assignment]
+            self.hash = hashlib.sha256(repr(identity).encode()).digest()
 
     @property
     def lane(self) -> tuple[str, str, int | None]:

@@ -48,8 +48,8 @@ class RpcError(Exception):
     ) -> None:
         super().__init__(cause)
         self.http = http
-        told = {"name": cause} if info is None else {"info": info, "name": cause}
-        self.body = {"name": name, "cause": told, "code": code, "message": message, "data": data}
+        named_cause = {"name": cause} if info is None else {"info": info, "name": cause}
+        self.body = {"name": name, "cause": named_cause, "code": code, "message": message, "data": data}
 
 
 def parse_error(words: str) -> RpcError:
@@ -177,8 +177,8 @@ class Rpc:
         return self._send(read.signed_tx(read.named(params, "signed_tx_base64")), "EXECUTED_OPTIMISTIC", node)
 
     def _send_tx(self, params: Any, node: int) -> Any:
-        told = read.named(params, "signed_tx_base64")
-        return self._send(read.signed_tx(told), read.wait_until(told), node)
+        params = read.named(params, "signed_tx_base64")
+        return self._send(read.signed_tx(params), read.wait_until(params), node)
 
     def _send(self, tx: Tx, level: Level, node: int) -> Any:
         if level == "NONE":
@@ -188,14 +188,14 @@ class Rpc:
         return self._answer(Wait(node, tx.hash, level, receipts=False, tx=tx))
 
     def _tx(self, params: Any, node: int, *, receipts: bool) -> Any:
-        told = read.named(params, "tx_hash", "sender_account_id")
-        level = read.wait_until(told)
-        if "signed_tx_base64" in told:
-            tx = read.signed_tx(told)
+        params = read.named(params, "tx_hash", "sender_account_id")
+        level = read.wait_until(params)
+        if "signed_tx_base64" in params:
+            tx = read.signed_tx(params)
             return self._answer(Wait(node, tx.hash, level, receipts, tx))
-        read.account_id(told, "sender_account_id")
+        read.account_id(params, "sender_account_id")
         try:
-            digest = read.hash_of(told.get("tx_hash"), "tx_hash")
+            digest = read.hash_of(params.get("tx_hash"), "tx_hash")
         except ParseError:
             words = "data did not match any variant of untagged enum TransactionInfo"
             raise ParseError(f"Failed parsing args: {words}") from None
@@ -206,26 +206,26 @@ class Rpc:
     def _block(self, params: Any, node: int) -> Any:
         return block_views.block_view(self._block_of(read.named(params, "block_id"), node), self.network)
 
-    def _block_of(self, told: dict[str, Any], node: int) -> Block:
-        if told.get("block_id") is not None:
-            return self.network.block(read.block_id(told["block_id"]), node)
-        if told.get("sync_checkpoint") is not None:
+    def _block_of(self, params: dict[str, Any], node: int) -> Block:
+        if params.get("block_id") is not None:
+            return self.network.block(read.block_id(params["block_id"]), node)
+        if params.get("sync_checkpoint") is not None:
             return self.network.chain.blocks[0]
-        finality = told.get("finality", "final")
+        finality = params.get("finality", "final")
         if finality not in FINALITIES:
             raise ParseError("Failed parsing args: unknown finality")
         return self.network.at(finality, node)
 
     def _chunk(self, params: Any, node: int) -> Any:
-        told = read.named(params, "chunk_id")
-        chunk_id = told.get("chunk_id")
+        params = read.named(params, "chunk_id")
+        chunk_id = params.get("chunk_id")
         if isinstance(chunk_id, list) and len(chunk_id) == 2:
-            told, chunk_id = {"block_id": chunk_id[0], "shard_id": chunk_id[1]}, None
+            params, chunk_id = {"block_id": chunk_id[0], "shard_id": chunk_id[1]}, None
         if chunk_id is None:
-            if told.get("shard_id") != 0:
-                info = {"shard_id": told.get("shard_id")}
-                raise RpcError("INVALID_SHARD_ID", f"Shard id {told.get('shard_id')} does not exist", info=info)
-            return block_views.chunk_view(self.network.block(read.block_id(told.get("block_id")), node), self.network)
+            if params.get("shard_id") != 0:
+                info = {"shard_id": params.get("shard_id")}
+                raise RpcError("INVALID_SHARD_ID", f"Shard id {params.get('shard_id')} does not exist", info=info)
+            return block_views.chunk_view(self.network.block(read.block_id(params.get("block_id")), node), self.network)
         digest = read.hash_of(chunk_id, "chunk_id")
         try:
             found = block_views.chunk_view(self.network.chunk(digest, node), self.network)
@@ -236,9 +236,9 @@ class Rpc:
             raise RpcError("UNKNOWN_CHUNK", f"Chunk Missing: {name}", info={"chunk_hash": name}) from None
 
     def _gas_price(self, params: Any, node: int) -> Any:
-        told = read.named(params, "block_id")
-        if told.get("block_id") is not None:
-            self.network.block(read.block_id(told["block_id"]), node)
+        params = read.named(params, "block_id")
+        if params.get("block_id") is not None:
+            self.network.block(read.block_id(params["block_id"]), node)
         return {"gas_price": str(self.network.config.gas_price)}
 
     # queries
@@ -246,24 +246,24 @@ class Rpc:
     def _query(self, params: Any, node: int) -> Any:
         if isinstance(params, list):
             raise ParseError("Failed parsing args: query by path is gone; use named params")
-        told = read.named(params)
-        query = self._queries.get(read.text(told, "request_type"))
+        params = read.named(params)
+        query = self._queries.get(read.text(params, "request_type"))
         if query is None:
             known = ", ".join(f"`{name}`" for name in QUERIES)
             raise ParseError(
-                f"Failed parsing args: unknown variant `{told['request_type'][:64]}`, expected one of {known}"
+                f"Failed parsing args: unknown variant `{params['request_type'][:64]}`, expected one of {known}"
             )
         try:
-            block = self._block_of(told, node)
+            block = self._block_of(params, node)
         except Unknown as missing:
-            words = f"BLOCK HEIGHT: {missing.key}" if isinstance(missing.key, int) else f"HEADER: {told['block_id']}"
-            info = {"block_reference": {"block_id": told["block_id"]}}
+            words = f"BLOCK HEIGHT: {missing.key}" if isinstance(missing.key, int) else f"HEADER: {params['block_id']}"
+            info = {"block_reference": {"block_id": params["block_id"]}}
             raise RpcError("UNKNOWN_BLOCK", f"DB Not Found Error: BLOCK {words}", info=info) from None
-        answer = query(told, block)
+        answer = query(params, block)
         return {**answer, "block_height": block.height, "block_hash": views.b58(block.hash)}
 
-    def _account(self, told: dict[str, Any], block: Block) -> tuple[str, Account]:
-        account_id = read.account_id(told)
+    def _account(self, params: dict[str, Any], block: Block) -> tuple[str, Account]:
+        account_id = read.account_id(params)
         account: Account | None = self.network.reader(block)((account_id,))
         if account is None:
             info = {"requested_account_id": account_id, **_at(block)}
@@ -271,39 +271,41 @@ class Rpc:
             raise RpcError("UNKNOWN_ACCOUNT", words, info=info)
         return account_id, account
 
-    def _view_account(self, told: dict[str, Any], block: Block) -> Any:
-        return views.account_view(self._account(told, block)[1])
+    def _view_account(self, params: dict[str, Any], block: Block) -> Any:
+        return views.account_view(self._account(params, block)[1])
 
-    def _view_access_key(self, told: dict[str, Any], block: Block) -> Any:
-        account_id, public_key = read.account_id(told), read.public_key(told)
+    def _view_access_key(self, params: dict[str, Any], block: Block) -> Any:
+        account_id, public_key = read.account_id(params), read.public_key(params)
         key: AccessKey | None = self.network.reader(block)((account_id, public_key))
         if key is None:
             # Not an error of the protocol: a result that says so. Clients must look.
             return {"error": f"access key {public_key} does not exist while viewing", "logs": []}
         return views.access_key_view(key)
 
-    def _view_access_key_list(self, told: dict[str, Any], block: Block) -> Any:
-        account_id = read.account_id(told)
+    def _view_access_key_list(self, params: dict[str, Any], block: Block) -> Any:
+        account_id = read.account_id(params)
         state = self.network.reader(block)
         account: Account | None = state((account_id,))
         keys = sorted(account.keys if account is not None else (), key=read.key_order)
-        limit, after = told.get("limit"), told.get("after_key")
+        limit, after = params.get("limit"), params.get("after_key")
         if limit is None and after is None and len(keys) > MAX_LISTED_KEYS:
             info = {"requested_account_id": account_id, "limit": MAX_LISTED_KEYS, **_at(block)}
             words = f"Account {account_id} has more than {MAX_LISTED_KEYS} access keys"
             raise RpcError("TOO_MANY_ACCESS_KEYS", f"{words}; use a paginated view_access_key_list request", info=info)
         if after is not None:
-            begin = read.key_order(read.public_key(told, "after_key"))
+            begin = read.key_order(read.public_key(params, "after_key"))
             keys = [key for key in keys if read.key_order(key) > begin]
-        page = keys[: min(read.count(told, "limit"), MAX_LISTED_KEYS)] if limit is not None else keys[:MAX_LISTED_KEYS]
+        page = (
+            keys[: min(read.count(params, "limit"), MAX_LISTED_KEYS)] if limit is not None else keys[:MAX_LISTED_KEYS]
+        )
         listed = [
             {"public_key": views.listed_key(key), "access_key": views.access_key_view(state((account_id, key)))}
             for key in page
         ]
         return {"keys": listed, "last_key": views.listed_key(page[-1])} if len(page) < len(keys) else {"keys": listed}
 
-    def _view_gas_key_nonces(self, told: dict[str, Any], block: Block) -> Any:
-        account_id, public_key = read.account_id(told), read.public_key(told)
+    def _view_gas_key_nonces(self, params: dict[str, Any], block: Block) -> Any:
+        account_id, public_key = read.account_id(params), read.public_key(params)
         state = self.network.reader(block)
         key: AccessKey | None = state((account_id, public_key))
         if key is None or key.gas_balance is None:
@@ -311,19 +313,19 @@ class Rpc:
             raise RpcError("UNKNOWN_GAS_KEY", f"gas key {public_key} does not exist while viewing", info=info)
         return {"nonces": [state((account_id, public_key, index)) for index in range(key.num_nonces)]}
 
-    def _view_code(self, told: dict[str, Any], block: Block) -> Any:
-        account_id, account = self._account(told, block)
+    def _view_code(self, params: dict[str, Any], block: Block) -> Any:
+        account_id, account = self._account(params, block)
         code: bytes | None = self.network.reader(block)((account_id, None, "#code"))
         if code is None:
             info = {"contract_account_id": account_id, **_at(block)}
             raise RpcError("NO_CONTRACT_CODE", f"contract code of {account_id} does not exist", info=info)
         return {"code_base64": base64.b64encode(code).decode(), "hash": views.b58(account.code_hash)}
 
-    def _call_function(self, told: dict[str, Any], block: Block) -> Any:
-        account_id, _ = self._account(told, block)
-        method = read.text(told, "method_name")
+    def _call_function(self, params: dict[str, Any], block: Block) -> Any:
+        account_id, _ = self._account(params, block)
+        method = read.text(params, "method_name")
         try:
-            args = base64.b64decode(read.text(told, "args_base64"), validate=True)
+            args = base64.b64decode(read.text(params, "args_base64"), validate=True)
         except binascii.Error:
             raise ParseError("Failed parsing args: args_base64 is not base64") from None
         try:

@@ -189,8 +189,8 @@ def current_nonce(get: Reader, tx: Tx, key: AccessKey) -> int:
     if key.gas_balance is None and tx.nonce_index is None:
         return key.nonce
     if tx.nonce_index is None or tx.nonce_index >= key.num_nonces:
-        told = {"tx_nonce_index": tx.nonce_index, "num_nonces": key.num_nonces}
-        raise InvalidTx({"InvalidNonceIndex": told})
+        details = {"tx_nonce_index": tx.nonce_index, "num_nonces": key.num_nonces}
+        raise InvalidTx({"InvalidNonceIndex": details})
     return int(get((tx.signer_id, tx.public_key, tx.nonce_index)))
 
 

@@ -43,11 +43,11 @@ def permission_view(key: AccessKey | model.AddKey) -> Any:
     call = key.permission
     balance = key.gas_balance if isinstance(key, AccessKey) else key.balance
     gas_key = key.gas_balance is not None if isinstance(key, AccessKey) else key.num_nonces is not None
-    told = _call_permission(call) if call is not None else {}
+    permission = _call_permission(call) if call is not None else {}
     if gas_key:
-        told = {"balance": str(balance), "num_nonces": key.num_nonces, **told}
-        return {"GasKeyFullAccess" if call is None else "GasKeyFunctionCall": told}
-    return "FullAccess" if call is None else {"FunctionCall": told}
+        permission = {"balance": str(balance), "num_nonces": key.num_nonces, **permission}
+        return {"GasKeyFullAccess" if call is None else "GasKeyFunctionCall": permission}
+    return "FullAccess" if call is None else {"FunctionCall": permission}
 
 
 def _call_permission(call: Permission) -> JSON:

@@ -25,7 +25,7 @@ from .validate import bad_account_id, is_account_id
 
 _KEY_PREFIX = {"Ed25519": "ed25519:", "Secp256k1": "secp256k1:", "MlDsa65": "ml-dsa-65:"}
 _DELEGATE_TAG, _SECOND_TAG = 8, 14
-MAX_DECODED_ACTIONS = 1_000  # far above the protocol's hundred, whose error must still be told
+MAX_DECODED_ACTIONS = 1_000  # far above the protocol's hundred, whose error must still be answered
 
 
 def decode(raw: bytes) -> model.Tx:
@@ -51,8 +51,8 @@ def decode(raw: bytes) -> model.Tx:
             if not is_account_id(account_id):
                 raise DecodeError(f"borsh due to: {bad_account_id(account_id)}")
         actions = [_action(action) for action in tx.actions]
-        for number, told in seconds.items():
-            actions[number] = _second(actions[number], told)
+        for number, second in seconds.items():
+            actions[number] = _second(actions[number], second)
         same_curve = tx.public_key.variant == signed.signature.variant
         return model.Tx(
             signer_id=tx.signer_id,
@@ -117,11 +117,11 @@ def _bad_base64(text: str) -> str:
     return "Invalid padding"
 
 
-def _second(action: model.Action, told: Second) -> model.Action:
+def _second(action: model.Action, second: Second) -> model.Action:
     """A delegate that was written in the second form, as it was meant."""
     assert isinstance(action, model.Delegate)
-    ok = _verify(action.public_key, told.digest, base58.b58decode(action.signature.partition(":")[2]))
-    return action._replace(signature_ok=ok, second=True, nonce_index=told.nonce_index)
+    ok = _verify(action.public_key, second.digest, base58.b58decode(action.signature.partition(":")[2]))
+    return action._replace(signature_ok=ok, second=True, nonce_index=second.nonce_index)
 
 
 def verify(tx: model.Tx) -> bool:
