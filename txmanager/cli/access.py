@@ -63,14 +63,14 @@ async def find_record(manager: TxManager, settings: Settings, key: str, pool: st
     return found[0]
 
 
-async def find_lane(manager: TxManager, told: str) -> Lane:
+async def find_lane(manager: TxManager, part: str) -> Lane:
     """By its id, or by any part of it that no other lane has."""
     lanes = await manager.lanes()
-    found = [lane for lane in lanes if lane.id == told] or [lane for lane in lanes if told and told in lane.id]
+    found = [lane for lane in lanes if lane.id == part] or [lane for lane in lanes if part and part in lane.id]
     if not found:
-        raise NotFound(f"no lane has {told!r} in its id; `txmanager lanes` lists them")
+        raise NotFound(f"no lane has {part!r} in its id; `txmanager lanes` lists them")
     if len(found) > 1:
-        raise InvalidInput("LANE", f"{told!r} matches {len(found)} lanes; give more of the id")
+        raise InvalidInput("LANE", f"{part!r} matches {len(found)} lanes; give more of the id")
     return found[0]
 
 
@@ -82,9 +82,9 @@ def operator() -> str:
         return f"operator@{socket.gethostname()}"
 
 
-async def note(manager: TxManager, what: str, on: str, tenant: str = ALL_TENANTS, told: str = "") -> None:
+async def note(manager: TxManager, what: str, on: str, tenant: str = ALL_TENANTS, details: str = "") -> None:
     """Into the audit, before the command acts; a command that cannot be written down does not act."""
-    entry = AuditEntry(operator(), tenant, f"txmanager {what}", on, origin="cli", told=told)
+    entry = AuditEntry(operator(), tenant, f"txmanager {what}", on, origin="cli", told=details)
     await manager.audits.note(entry)
 
 

@@ -60,23 +60,23 @@ def _list(as_json: bool, config: Path | None) -> None:
 def _line(named: Named, used: Usage) -> str:
     words, unit, budget = named.unit.words, named.unit.budget, named.budget
     limit = words(used.limit(budget) * unit)
-    told = f"{budget.name}  left {words(used.left(budget) * unit)} of {limit}"
-    told += f"  charged {words(used.open * unit)}  spent {words(used.costs(budget) * unit)}"
+    line = f"{budget.name}  left {words(used.left(budget) * unit)} of {limit}"
+    line += f"  charged {words(used.open * unit)}  spent {words(used.costs(budget) * unit)}"
     if used.override is not None:
-        told += f"  (set by an operator; the configuration says {words(budget.limit * unit)})"
-    return told + ("  rebuilding: new intents are rejected" if used.moved else "")
+        line += f"  (set by an operator; the configuration says {words(budget.limit * unit)})"
+    return line + ("  rebuilding: new intents are rejected" if used.moved else "")
 
 
 @app.command("set")
 def set_(name: BudgetName, amount: Amount, config: ConfigFile = None) -> None:
     """Override the configured limit until `reset`."""
-    _change(config, name, "set", amount, lambda now, told: told)
+    _change(config, name, "set", amount, lambda now, units: units)
 
 
 @app.command("raise")
 def raise_(name: BudgetName, amount: Amount, config: ConfigFile = None) -> None:
     """Add to the current limit until `reset`."""
-    _change(config, name, "raise", amount, lambda now, told: now + told)
+    _change(config, name, "raise", amount, lambda now, units: now + units)
 
 
 @app.command()
@@ -96,7 +96,7 @@ def _change(config: Path | None, name: str, verb: str, amount: str, limit: Calla
                 raise InvalidInput(
                     "AMOUNT", f"a budget holds at most {named.unit.words(MOST_UNITS * named.unit.budget)}"
                 )
-        await note(manager, f"budgets {verb}", named.budget.name, told=amount)
+        await note(manager, f"budgets {verb}", named.budget.name, details=amount)
         if not await manager.budgets.override(named.budget.name, wanted, used.override):
             raise NotAllowed(f"somebody else changed {name} at the same time; check it and try again")
         [now] = await manager.budgets.usage([named.budget.name])

@@ -41,11 +41,11 @@ async def _examine(settings: Settings) -> int:
 
 async def _findings(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
     yield "config", Finding("ok", f"{len(settings.networks)} networks, {len(settings.pools)} pools")
-    told = await ledger(settings)
-    for finding in told:
+    findings = await ledger(settings)
+    for finding in findings:
         yield "ledger", finding
     yield "ledger", seals(settings)
-    if not any(finding.level == "fail" for finding in told):
+    if not any(finding.level == "fail" for finding in findings):
         async for part, finding in _inside(settings):
             yield part, finding
     for name in settings.networks:
@@ -67,8 +67,8 @@ async def ledger(settings: Settings) -> list[Finding]:
         return [Finding("warn", "the memory ledger loses everything when its process ends", "use Redis or Valkey")]
     if url.startswith("do+"):
         return await _worker(url)
-    told = settings.ledger
-    return await inspect(url, told.durability, replicas=told.replicas, may_be_open=told.open)
+    options = settings.ledger
+    return await inspect(url, options.durability, replicas=options.replicas, may_be_open=options.open)
 
 
 async def _worker(url: str) -> list[Finding]:
@@ -159,14 +159,14 @@ async def nodes(settings: Settings, name: str) -> list[Finding]:
         client = HttpRpc([endpoint])
         began = time.monotonic()
         try:
-            told = await client.call(probe.doctor, [], timeout=5.0)
+            answer = await client.call(probe.doctor, [], timeout=5.0)
         except TxManagerError as error:
             findings.append(Finding("fail", f"rpc[{n}]: {error}", f"check networks.{name}.rpc and the node"))
             continue
         finally:
             await client.close()
         took_ms = (time.monotonic() - began) * 1000
-        seen = probe.describe(network, told)
+        seen = probe.describe(network, answer)
         answers = f"answers in {took_ms:.0f} ms: " if seen.level == "ok" else ""
         findings.append(replace(seen, what=f"rpc[{n}] {answers}{seen.what}"))
     return findings

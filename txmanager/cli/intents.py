@@ -57,9 +57,9 @@ def submit(
         return
     if kind is None or payload is None:
         raise InvalidInput("KIND and PAYLOAD", "are needed, or --file")
-    told: dict[str, Any] = {"kind": kind, "payload": _payload(payload)}
+    body: dict[str, Any] = {"kind": kind, "payload": _payload(payload)}
     if pool is not None:
-        told["pool"] = pool
+        body["pool"] = pool
     url, token = find_api(url, token, config)
     headers = {"Content-Type": "application/json"}
     if token is not None:
@@ -69,7 +69,7 @@ def submit(
     until = time.monotonic() + wait
     while True:
         left = max(0.0, until - time.monotonic())
-        status, answered, record = _post(f"{url}/v1/intents?wait={left:g}", told, headers)
+        status, answered, record = _post(f"{url}/v1/intents?wait={left:g}", body, headers)
         pause = float(answered.get("Retry-After") or 1)
         # Busy or away for a moment: the same key again, as every client may.
         if status not in (429, 503) or left <= pause:

@@ -114,7 +114,7 @@ def replay(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
                 f"Send these {len(plan.ready)} transactions again? The bytes are the same, so each can land only once.",
                 yes,
             )
-            await note(manager, "lanes replay", found.id, told=f"{plan.next_nonce}..{plan.ready[-1].nonce}")
+            await note(manager, "lanes replay", found.id, details=f"{plan.next_nonce}..{plan.ready[-1].nonce}")
             refusal = await send_again(chain, plan, lambda sent: typer.echo(f"  sent {sent} of {len(plan.ready)}"))
         finally:
             await chain.close()
@@ -147,7 +147,7 @@ def release(
 
     async def work(manager: TxManager, settings: Settings) -> tuple[str, Reservation]:
         found = await find_lane(manager, lane)
-        await note(manager, "lanes release", found.id, told=str(nonce))
+        await note(manager, "lanes release", found.id, details=str(nonce))
         return found.id, await manager.release_number(found.id, nonce)
 
     id, one = with_manager(config, work)
@@ -169,11 +169,11 @@ def delete(lane: LaneName, yes: Yes = False, config: ConfigFile = None) -> None:
 
 
 def _move(
-    config: Path | None, name: str, verb: str, act: Callable[[TxManager, str], Awaitable[Lane]], told: str = ""
+    config: Path | None, name: str, verb: str, act: Callable[[TxManager, str], Awaitable[Lane]], details: str = ""
 ) -> None:
     async def work(manager: TxManager, settings: Settings) -> tuple[str, Lane]:
         before = await find_lane(manager, name)
-        await note(manager, f"lanes {verb}", before.id, told=told)
+        await note(manager, f"lanes {verb}", before.id, details=details)
         await act(manager, before.id)
         # Read again: the verb's own answer is of the moment before its owner saw it.
         return before.state, await find_lane(manager, before.id)

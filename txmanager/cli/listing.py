@@ -83,5 +83,5 @@ def _line(record: Record) -> str:
     from txmanager.runtime.deliver.events import instant
 
     tx = record.outcome.tx_hash if record.outcome is not None else next((a.hash for a in record.live), None)
-    told = (instant(record.created_at), f"{record.status.value:9}", f"{record.intent.kind:20}", record.id.pool)
-    return "  ".join((*told, record.id.key, tx or "-"))
+    columns = (instant(record.created_at), f"{record.status.value:9}", f"{record.intent.kind:20}", record.id.pool)
+    return "  ".join((*columns, record.id.key, tx or "-"))

@@ -73,15 +73,17 @@ def _with(settings: Settings, name: str, work: Callable[[Mempool], Awaitable[T]]
     from txmanager.runtime.gateway.build import limits_of
     from txmanager.wiring import open_mempool
 
-    told = settings.gateway or GatewaySettings()
-    if told.store == "memory" or not settings.ledger.reveal_url().startswith("redis"):
+    options = settings.gateway or GatewaySettings()
+    if options.store == "memory" or not settings.ledger.reveal_url().startswith("redis"):
         raise InvalidSettings("gateway.store", "is memory, which only the gateway's own process can see")
     family = settings.family(name)
     assert family.upstream is not None
 
     async def run() -> T:
-        upstream = family.upstream(name, settings.networks[name], told)  # type: ignore[misc]
-        mempool = open_mempool(settings, upstream.chain_id, limits_of(told, upstream.strict, upstream.resend_after_s))
+        upstream = family.upstream(name, settings.networks[name], options)  # type: ignore[misc]
+        mempool = open_mempool(
+            settings, upstream.chain_id, limits_of(options, upstream.strict, upstream.resend_after_s)
+        )
         try:
             await mempool.start()
             return await work(mempool)

@@ -90,7 +90,7 @@ async def _drain(settings: Settings, old: str, new: str) -> bool:
         if new not in lanes or lanes[new].lease_ms <= 0 or lanes[new].state is not LaneState.ACTIVE:
             return False
         if old in lanes and lanes[old].state not in (LaneState.DRAINING, LaneState.CLOSED):
-            await note(manager, "keys renew", old, told=new)
+            await note(manager, "keys renew", old, details=new)
             await manager.drain(old)
         return True
     finally:

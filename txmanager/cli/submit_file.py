@@ -42,10 +42,10 @@ class FileSubmit:
         try:
             with self.path.open("rb") as file, _Progress(self.path.stat().st_size) as progress:
                 for one in client.submit_many(self._intents(file), pool=self.pool):
-                    number, told = self._lines.pop(one.index)
+                    number, intent = self._lines.pop(one.index)
                     self.count[one.result] += 1
                     if one.error is not None:
-                        self._refuse(number, told, one.error.problem)
+                        self._refuse(number, intent, one.error.problem)
                     progress.show(self.read_bytes, self.summary())
         except OSError as error:
             raise InvalidInput("--file", f"cannot read {self.path}: {error.strerror}") from None
@@ -68,31 +68,31 @@ class FileSubmit:
             if not line.strip():
                 continue
             try:
-                told = self._intent(number, line)
+                intent = self._intent(number, line)
             except ValueError as error:
                 self.count["refused"] += 1
                 self._refuse(
                     number, line.decode(errors="replace").strip(), {"code": "malformed_line", "detail": str(error)}
                 )
                 continue
-            self._lines[sent] = number, told
+            self._lines[sent] = number, intent
             sent += 1
-            yield told
+            yield intent
 
     def _intent(self, number: int, line: bytes) -> dict[str, Any]:
-        told = json.loads(line)
-        if not isinstance(told, dict):
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
             raise ValueError("the line is no JSON object")
         if self.kind is not None:
-            told = {"kind": self.kind, "payload": told}
-        if told.get("idempotency_key") is None and told.get("kind") not in DERIVED:
-            told["idempotency_key"] = line_key(number, line)
-        return told
+            fields = {"kind": self.kind, "payload": fields}
+        if fields.get("idempotency_key") is None and fields.get("kind") not in DERIVED:
+            fields["idempotency_key"] = line_key(number, line)
+        return fields
 
-    def _refuse(self, number: int, told: Any, problem: Any) -> None:
+    def _refuse(self, number: int, intent: Any, problem: Any) -> None:
         if self._refused is None:
             self._refused = self.refused_path.open("w")
-        self._refused.write(json.dumps({"line": number, "problem": problem, "intent": told}) + "\n")
+        self._refused.write(json.dumps({"line": number, "problem": problem, "intent": intent}) + "\n")
         self._refused.flush()
 
 

@@ -28,8 +28,8 @@ def treasury(as_json: AsJson = False, config: ConfigFile = None) -> None:
         raise InvalidSettings("ledger.url", "memory:// lives inside another process; commands need Redis or Valkey")
     purses, treasuries = asyncio.run(_read(settings))
     if as_json:
-        told = {"purses": purses, "treasuries": treasuries}
-        typer.echo(json.dumps({name: [_bare(one) for one in rows] for name, rows in told.items()}, indent=2))
+        tables = {"purses": purses, "treasuries": treasuries}
+        typer.echo(json.dumps({name: [_bare(one) for one in rows] for name, rows in tables.items()}, indent=2))
         return
     if not purses:
         typer.echo("no lane of this configuration is in the ledger yet: start a worker", err=True)
@@ -77,12 +77,12 @@ def _bare(row: Row) -> Row:
 
 def _purse(seen: PurseSeen, paid: int, unit: Unit) -> Row:
     marks, left, words = seen.marks, days_left(seen.balance, paid), unit.words
-    told = f"{seen.purse}  {seen.kind}  {words(seen.balance)}"
+    line = f"{seen.purse}  {seen.kind}  {words(seen.balance)}"
     if marks is not None:
-        told += f"  low {words(marks.low)}" + (f"  high {words(marks.high)}" if marks.high is not None else "")
+        line += f"  low {words(marks.low)}" + (f"  high {words(marks.high)}" if marks.high is not None else "")
     if left is not None:
-        told += f"  paid in per day {words(paid)}  lasts {left:.1f} days without"
-    told += "  LOW" if seen.low else ""
+        line += f"  paid in per day {words(paid)}  lasts {left:.1f} days without"
+    line += "  LOW" if seen.low else ""
     return {
         "purse": seen.purse,
         "kind": seen.kind,
@@ -93,18 +93,18 @@ def _purse(seen: PurseSeen, paid: int, unit: Unit) -> Row:
         "days_left": None if left is None else round(left, 2),
         "is_low": seen.low,
         "treasury": seen.treasury,
-        "words": told,
+        "words": line,
     }
 
 
 def _treasury(use: TreasuryUse, unit: Unit) -> Row:
-    told = f"treasury {use.pool}  {unit.words(use.balance)}  per day {unit.words(use.per_day)}"
-    told += "  nothing paid yet" if use.days_left is None else f"  {use.days_left:.1f} days left"
+    line = f"treasury {use.pool}  {unit.words(use.balance)}  per day {unit.words(use.per_day)}"
+    line += "  nothing paid yet" if use.days_left is None else f"  {use.days_left:.1f} days left"
     left = None if use.days_left is None else round(use.days_left, 2)
     return {
         "pool": use.pool,
         "balance": str(use.balance),
         "per_day": str(use.per_day),
         "days_left": left,
-        "words": told,
+        "words": line,
     }
