@@ -12,20 +12,20 @@ from txmanager.wiring import build_kinds, open_archive_writer, open_ledger
 
 
 async def serve(settings: Settings) -> None:
-    told = settings.archive
-    if told is None:
+    options = settings.archive
+    if options is None:
         raise InvalidSettings("archive", "is missing; add [archive]. It may be empty: SQLite is the default")
-    archive = await open_archive_writer(told)
+    archive = await open_archive_writer(options)
     ledger = await open_ledger(settings)
     metrics = ArchiverMetrics()
-    serve_metrics(told.metrics_host, told.metrics_port, metrics.registry, "archive.metrics_port")
+    serve_metrics(options.metrics_host, options.metrics_port, metrics.registry, "archive.metrics_port")
     archiver = Archiver(
         ledger,
         archive,
         build_kinds(settings),
-        max_lag=told.max_lag,
-        keep_s=told.keep_s,
-        every_s=told.period_s,
+        max_lag=options.max_lag,
+        keep_s=options.keep_s,
+        every_s=options.period_s,
         metrics=metrics,
     )
     on_stop(archiver.stop)

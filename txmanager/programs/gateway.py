@@ -22,38 +22,41 @@ from txmanager.settings.gateway import GatewaySettings, with_seed_names
 from txmanager.wiring import build_gateway, open_gateway_ledger
 
 
-def told_by(settings: Settings) -> tuple[Settings, GatewaySettings]:
+def with_environment(settings: Settings) -> tuple[Settings, GatewaySettings]:
     """`[gateway]` with the variables of the relays it replaces, where the file says nothing."""
     if settings.gateway is None:
         raise InvalidSettings("gateway", "is not configured; add the table [gateway], it may be empty")
-    told, used = with_seed_names(settings.gateway, os.environ)
+    options, used = with_seed_names(settings.gateway, os.environ)
     url = os.environ.get("REDIS_URL")
-    if url and told.store == "ledger" and "url" not in settings.ledger.model_fields_set:
+    if url and options.store == "ledger" and "url" not in settings.ledger.model_fields_set:
         ledger = settings.ledger.model_validate({**settings.ledger.model_dump(exclude_unset=True), "url": url})
         settings = settings.model_copy(update={"ledger": ledger})
         used = {**used, "REDIS_URL": "set"}
     if used:
         structlog.get_logger("gateway").info("settings taken from the environment", **used)
-    for contradiction in told.contradictions(settings.with_gateway(), settings.networks):
+    for contradiction in options.contradictions(settings.with_gateway(), settings.networks):
         raise contradiction
-    return settings, told
+    return settings, options
 
 
 async def serve(settings: Settings) -> None:
-    settings, told = told_by(settings)
-    if told.store == "ledger" and not settings.ledger.reveal_url().startswith("redis"):
+    settings, options = with_environment(settings)
+    if options.store == "ledger" and not settings.ledger.reveal_url().startswith("redis"):
         raise InvalidSettings("gateway.store", 'must be "memory" if ledger.url is not Redis or Valkey')
     metrics = GatewayMetrics()
-    ledger = open_gateway_ledger(settings) if told.store == "ledger" else None
+    ledger = open_gateway_ledger(settings) if options.store == "ledger" else None
     lanes = OwnLanes(ledger) if ledger is not None else None
-    nodes, close = build_gateway(settings, told, metrics, lanes)
+    nodes, close = build_gateway(settings, options, metrics, lanes)
     served = ApiSettings(
-        host=told.host, port=told.port, max_connections=told.max_connections, max_body_bytes=told.max_body_bytes
+        host=options.host,
+        port=options.port,
+        max_connections=options.max_connections,
+        max_body_bytes=options.max_body_bytes,
     )
-    server = ApiServer(GatewayApp(nodes, told, metrics), served)
+    server = ApiServer(GatewayApp(nodes, options, metrics), served)
 
     def listening() -> None:
-        print(json.dumps({"url": f"http://{told.host}:{server.port}"}), flush=True)
+        print(json.dumps({"url": f"http://{options.host}:{server.port}"}), flush=True)
 
     on_stop(server.stop)
     try:

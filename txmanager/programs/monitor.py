@@ -23,15 +23,15 @@ from txmanager.wiring import build_purses, build_watched, open_ledger
 async def serve(settings: Settings, metrics_port: int | None = None) -> None:
     if not any(settings.family(name).purses for name in settings.networks):
         raise InvalidSettings("networks", "has none whose chain can be monitored; there is nothing to monitor")
-    told = settings.monitor
+    options = settings.monitor
     ledger = await open_ledger(settings)
     watched, close_readers = build_watched(settings)
     cared, close_chains = build_purses(settings, ledger)
-    monitor = Monitor(ledger, watched, period_s=told.period_s, reconcile_every_s=told.reconcile_every_s)
+    monitor = Monitor(ledger, watched, period_s=options.period_s, reconcile_every_s=options.reconcile_every_s)
     metrics = PurseMetrics(monitor.metrics.registry)
-    keeper = PurseKeeper(ledger, cared, build_billing(settings), period_s=told.period_s, metrics=metrics)
+    keeper = PurseKeeper(ledger, cared, build_billing(settings), period_s=options.period_s, metrics=metrics)
     serve_metrics(
-        told.metrics_host, metrics_port or told.metrics_port, monitor.metrics.registry, "monitor.metrics_port"
+        options.metrics_host, metrics_port or options.metrics_port, monitor.metrics.registry, "monitor.metrics_port"
     )
 
     def stop() -> None:

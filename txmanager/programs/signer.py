@@ -20,12 +20,12 @@ _log = structlog.get_logger("signer")
 
 async def serve(settings: Settings) -> None:
     service = await open_signer(settings)
-    told = settings.signer
-    assert told is not None
-    serve_metrics(told.metrics_host, told.metrics_port, service.metrics.registry, "signer.metrics_port")
+    options = settings.signer
+    assert options is not None
+    serve_metrics(options.metrics_host, options.metrics_port, service.metrics.registry, "signer.metrics_port")
     stopped = asyncio.Event()
     on_stop(stopped.set)
-    _log.info("signer listens", at=told.listen, keys=sorted(told.keys), clients=sorted(told.clients))
+    _log.info("signer listens", at=options.listen, keys=sorted(options.keys), clients=sorted(options.clients))
     try:
         await stopped.wait()
     finally:
