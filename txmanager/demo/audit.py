@@ -57,14 +57,14 @@ class Node:
 
     def _is_on_chain(self, tx_hash: str, signer: str) -> bool:
         asked = {"tx_hash": tx_hash, "sender_account_id": signer, "wait_until": "NONE"}
-        told = self._call("tx", asked)
-        return "result" in told and told["result"].get("final_execution_status") not in (None, "NONE")
+        answer = self._call("tx", asked)
+        return "result" in answer and answer["result"].get("final_execution_status") not in (None, "NONE")
 
     def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
         with urlopen(Request(self._url, body, {"Content-Type": "application/json"}), timeout=10) as reply:
-            told: dict[str, Any] = json.load(reply)
-            return told
+            answer: dict[str, Any] = json.load(reply)
+            return answer
 
 
 def order_violations(records: Iterable[Record]) -> int:

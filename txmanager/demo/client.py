@@ -20,24 +20,24 @@ _RETRY_S = 0.2
 
 
 def main() -> None:
-    told: dict[str, Any] = json.loads(sys.stdin.readline())
+    job: dict[str, Any] = json.loads(sys.stdin.readline())
     asks: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
-    for ask in told["asks"]:
+    for ask in job["asks"]:
         asks.put(ask)
     printing = threading.Lock()
 
     def work() -> None:
-        connection = _connect(told["url"])
+        connection = _connect(job["url"])
         while True:
             try:
                 ask = asks.get_nowait()
             except queue.Empty:
                 return
-            connection, answer = _ask(connection, told["url"], told["token"], ask)
+            connection, answer = _ask(connection, job["url"], job["token"], ask)
             with printing:
                 print(json.dumps(answer), flush=True)
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(told["threads"])]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(job["threads"])]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -164,13 +164,13 @@ class _Story:
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            told = {
+            job = {
                 "url": self._stack.url,
                 "token": self._stack.folder.token(),
                 "threads": self._options.threads,
                 "asks": [asdict(ask) for ask in plan],
             }
-            process.stdin.write(json.dumps(told).encode() + b"\n")
+            process.stdin.write(json.dumps(job).encode() + b"\n")
             await process.stdin.drain()
             async for line in process.stdout:
                 self._answers.append(json.loads(line))
