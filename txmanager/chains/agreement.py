@@ -162,15 +162,15 @@ class Agreement:
     ) -> list[Ready]:
         """A refusal that one node makes and another does not is none: the intent is signed, and the chain decides."""
         ready = await own(lane, intents)
-        told = [
+        refused = [
             n for n, one in enumerate(ready) if isinstance(one, Unpriced) or (isinstance(one, Impossible) and one.told)
         ]
-        if self.single or not told:
+        if self.single or not refused:
             return ready
-        asked = [intents[n] for n in told]
+        asked = [intents[n] for n in refused]
         poll = await self._poll(lambda chain: chain.prepare(lane, asked))
         lacking = False
-        for place, n in enumerate(told):
+        for place, n in enumerate(refused):
             words = [word[place] for word in poll.words.values()]
             able = next((word for word in words if isinstance(word, Prepared)), None)
             poor = next((word for word in [*words, ready[n]] if isinstance(word, Unpriced)), None)
@@ -281,9 +281,9 @@ def _together(proofs: Mapping[str, Proof]) -> Proof:
 
 
 def _claim(proof: Proof) -> tuple[bool, int]:
-    told = proof.evidence.get("final_nonce")
-    ours = "landed" in proof.evidence or proof.cause != "overtaken" or told is None
-    return not ours, int(str(told)) if told is not None else 0
+    final_nonce = proof.evidence.get("final_nonce")
+    ours = "landed" in proof.evidence or proof.cause != "overtaken" or final_nonce is None
+    return not ours, int(str(final_nonce)) if final_nonce is not None else 0
 
 
 async def _nonce_or_none(chain: Chain, lane: str) -> NonceView | None:

@@ -34,12 +34,12 @@ def encode(head: bytes, first: int, calls: Sequence[Call]) -> bytes:
 def decode(name: str, body: bytes, first: int, count: int) -> list[Json | RpcFailure]:
     """Answers in the order of the questions; one that is missing is a failure of its own."""
     try:
-        told = orjson.loads(body)
+        replies = orjson.loads(body)
     except orjson.JSONDecodeError:
-        told = None
-    if not isinstance(told, list):
+        replies = None
+    if not isinstance(replies, list):
         raise NoBatches(f"{name}: answered a batch with something else")
-    by_id = {one["id"]: one for one in told if isinstance(one, dict) and type(one.get("id")) is int}
+    by_id = {one["id"]: one for one in replies if isinstance(one, dict) and type(one.get("id")) is int}
     answers: list[Json | RpcFailure] = []
     for number in range(first, first + count):
         one = by_id.get(number)

@@ -71,31 +71,31 @@ class RpcError(RpcFailure):
     code = "rpc_error"
 
     def __init__(self, error: Any, status: int = 200) -> None:
-        told = error if isinstance(error, dict) else {}
-        cause = told.get("cause")
+        fields = error if isinstance(error, dict) else {}
+        cause = fields.get("cause")
         cause = cause if isinstance(cause, dict) else {}
-        number, name = told.get("code"), told.get("name")
+        number, name = fields.get("code"), fields.get("name")
         self.number = number if isinstance(number, int) and abs(number) < 2**31 else 0
         self.name = name[:100] if isinstance(name, str) else ""
         self.cause = cause["name"][:100] if isinstance(cause.get("name"), str) else ""
         self.info = cause["info"] if isinstance(cause.get("info"), dict) else {}
         self.reason, why = _reason(self.info.get("cause"))
-        self.data = told.get("data")
+        self.data = fields.get("data")
         self.status = status
-        self.message = shown(told.get("message", "") if told else error)
+        self.message = shown(fields.get("message", "") if fields else error)
         detail = shown(self.data) if self.data is not None else self.message
         super().__init__(f"{self.cause or self.name or f'error {self.number}'}{why}: {detail}")
 
 
-def _reason(told: Any) -> tuple[str, str]:
+def _reason(cause: Any) -> tuple[str, str]:
     """Why a node gave up, as newer ones say with a time-out: its name, and all of it for people."""
-    if isinstance(told, dict) and len(told) == 1:
-        [(name, body)] = told.items()
+    if isinstance(cause, dict) and len(cause) == 1:
+        [(name, body)] = cause.items()
         return str(name)[:100], f" ({shown(name, 100)} {shown(body, 100)})"
-    if isinstance(told, dict):
-        name = told.get("name")
-        return (name[:100] if isinstance(name, str) else ""), f" ({shown(told, 100)})"
-    return (told[:100], f" ({told[:100]})") if isinstance(told, str) else ("", "")
+    if isinstance(cause, dict):
+        name = cause.get("name")
+        return (name[:100] if isinstance(name, str) else ""), f" ({shown(cause, 100)})"
+    return (cause[:100], f" ({cause[:100]})") if isinstance(cause, str) else ("", "")
 
 
 def shown(value: Any, limit: int = 300) -> str:

@@ -68,8 +68,8 @@ class HttpRpc:
             answers = await node.call_each(calls, group=group, timeout=timeout)
         again = [n for n, answer in enumerate(answers) if isinstance(answer, RpcFailure) and _unanswered(answer)]
         if again:
-            told = await ask_apart(self.call, [calls[n] for n in again], group, timeout)
-            for n, answer in zip(again, told, strict=True):
+            retried = await ask_apart(self.call, [calls[n] for n in again], group, timeout)
+            for n, answer in zip(again, retried, strict=True):
                 answers[n] = answer
         return answers
 

@@ -102,11 +102,11 @@ class HttpNode:
                     raise
                 self._batches = False
         one_by_one = (self.call(method, params, group=group, timeout=timeout) for method, params in calls)
-        told = await asyncio.gather(*one_by_one, return_exceptions=True)
-        for answer in told:
+        answers = await asyncio.gather(*one_by_one, return_exceptions=True)
+        for answer in answers:
             if isinstance(answer, BaseException) and (not isinstance(answer, RpcFailure) or answer.breaks):
                 raise answer
-        return list(told)
+        return list(answers)
 
     async def call_each(
         self, calls: Sequence[Call], *, group: str = "", timeout: float | None = None
@@ -119,8 +119,8 @@ class HttpNode:
         if len(calls) <= depth:
             return await self._pipelined(calls, group, timeout)
         parts = [calls[start : start + depth] for start in range(0, len(calls), depth)]
-        told = await asyncio.gather(*(self._pipelined(part, group, timeout) for part in parts))
-        return [answer for part in told for answer in part]
+        by_part = await asyncio.gather(*(self._pipelined(part, group, timeout) for part in parts))
+        return [answer for part in by_part for answer in part]
 
     async def _pipelined(self, calls: Sequence[Call], group: str, timeout: float | None) -> list[Json | RpcFailure]:
         seconds = self.endpoint.timeout_s if timeout is None else timeout

@@ -157,8 +157,8 @@ class EvmChain:
         return [within_max_cost(f, most, base_fee, worst) if isinstance(f, Prepared) else f for f in found]
 
     def cost(self, attempt: Attempt) -> Cost:
-        told = read_raw(attempt.raw)
-        return told.body.cost(told.fees)
+        transaction = read_raw(attempt.raw)
+        return transaction.body.cost(transaction.fees)
 
     async def sign(
         self, lane: str, prepared: Sequence[Prepared], first_nonce: int, purpose: Purpose, now: int
@@ -187,15 +187,19 @@ class EvmChain:
 
     async def replace(self, lane: str, prepared: Prepared, previous: Sequence[Attempt], now: int) -> Attempt | None:
         newest = [a for a in previous if a.purpose is not Purpose.NOOP][-1]
-        told = read_own(newest, self._lane(lane))
+        transaction = read_own(newest, self._lane(lane))
         limit = prepared.intent.payload.get("max_fee_per_gas")
         cap = self.settings.max_fee if limit is None else min(self.settings.max_fee, int(str(limit), 0))
-        price = highest_price(prepared.intent, self._max_costs.get(lane), told.body)
+        price = highest_price(prepared.intent, self._max_costs.get(lane), transaction.body)
         cap = cap if price is None else min(cap, price)
-        fees = await self._outbid(lane, previous, told.nonce, cap)
+        fees = await self._outbid(lane, previous, transaction.nonce, cap)
         if fees is None:
             return None
-        job = (told.nonce, fees if told.body.type >= DYNAMIC else Fees(fees.max_fee, fees.max_fee), told.body)
+        job = (
+            transaction.nonce,
+            fees if transaction.body.type >= DYNAMIC else Fees(fees.max_fee, fees.max_fee),
+            transaction.body,
+        )
         return await self._sign_over(lane, job, Purpose.REPLACE, _later(now, previous))
 
     async def noop(self, lane: str, nonce: int, previous: Sequence[Attempt], now: int) -> Attempt | None:
@@ -269,7 +273,9 @@ class EvmChain:
     async def _outbid(self, lane: str, previous: Sequence[Attempt], nonce: int, cap: int) -> Fees | None:
         """The market where the nonce is free, else better than everything of ours that may sit there."""
         _, market = await self._fees.read()
-        rivals = [told.fees for a in previous if a.nonce == nonce and (told := self._own(lane, a)) is not None]
+        rivals = [
+            transaction.fees for a in previous if a.nonce == nonce and (transaction := self._own(lane, a)) is not None
+        ]
         percent = max(self.settings.bump_percent, self._bumps.get(lane, 0))
         cap = min(cap, enough(market, self.settings))
         return bump(rivals, market, cap, percent) if rivals else capped(market, cap)
@@ -284,8 +290,8 @@ class EvmChain:
     async def _noop_gas(self, lane: LaneId) -> int:
         """21,000 almost everywhere; more where a chain charges for its data in gas."""
         try:
-            told = await self._ask("eth_estimateGas", [{"from": lane.address, "to": lane.address, "value": "0x0"}])
-            estimate = number(told, "an estimate")
+            answer = await self._ask("eth_estimateGas", [{"from": lane.address, "to": lane.address, "value": "0x0"}])
+            estimate = number(answer, "an estimate")
         except RpcFailure:
             return MIN_GAS
         margin = estimate * self.settings.gas_margin_percent // 100
@@ -323,15 +329,15 @@ class EvmChain:
             if node.name in self._same_chain or not node.ready:
                 continue
             try:
-                told = number(await node.call("eth_chainId", []), "eth_chainId")
+                served = number(await node.call("eth_chainId", []), "eth_chainId")
             except RpcFailure:
                 continue
-            if told == self.chain_id:
+            if served == self.chain_id:
                 self._same_chain.add(node.name)
             else:
-                wrong.append((node, told))
-        for node, told in wrong:
-            words = f"{node.name} serves chain {told}, not {self.chain_id}; correct rpc or chain_id"
+                wrong.append((node, served))
+        for node, served in wrong:
+            words = f"{node.name} serves chain {served}, not {self.chain_id}; correct rpc or chain_id"
             if not self._same_chain:
                 raise Misconfigured(words) if len(wrong) == len(self.rpc.nodes) else Unavailable(words)
             _log.error("node left out", why=words)

@@ -75,9 +75,9 @@ def _span(data: bytes, at: int, end: int, size: int) -> tuple[int, int]:
     """Where the payload begins and ends; `size` below 56 is its length, above it how many bytes tell the length."""
     begin = at + 1
     if size > 55:
-        told, begin = data[begin : begin + size - 55], begin + size - 55
-        size = int.from_bytes(told, "big")
-        if size < 56 or told[0] == 0:
+        length, begin = data[begin : begin + size - 55], begin + size - 55
+        size = int.from_bytes(length, "big")
+        if size < 56 or length[0] == 0:
             raise ValueError("a length is not in its shortest form")
     if begin + size > end:
         raise ValueError("too short")

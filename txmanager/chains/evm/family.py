@@ -119,9 +119,9 @@ def reading(network: EvmNetworkSettings | None, pool: EvmPoolSettings | None) ->
     return partial(read, max_value=pool.policy.max_deposit, max_cost=pool.policy.max_cost, max_fee=most)
 
 
-def describe(network: EvmNetworkSettings, told: Any) -> Finding:
-    if isinstance(told, str) and int(told, 16) != network.chain_id:
-        return Finding("fail", f"serves chain {int(told, 16)}, not {network.chain_id}", "use another node")
+def describe(network: EvmNetworkSettings, answer: Any) -> Finding:
+    if isinstance(answer, str) and int(answer, 16) != network.chain_id:
+        return Finding("fail", f"serves chain {int(answer, 16)}, not {network.chain_id}", "use another node")
     return Finding("ok", f"chain {network.chain_id}")
 
 

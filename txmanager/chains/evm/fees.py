@@ -98,16 +98,16 @@ class FeeOracle:
         return base_fee, market_fees(base_fee, tip, self._network)
 
     async def _believed(self, now: float) -> tuple[int, int]:
-        told, who = await self._ask_nodes()
+        quoted, who = await self._ask_nodes()
         network, levels = self._network, self._levels or (None, None)
         nodes = self._rpc.nodes if self._rpc is not None else ()
         rivals = [node for node in nodes if origin(node.name) != origin(who)]
-        jump = any(price > limit(level, now, network, alone=False) for price, level in zip(told, levels, strict=True))
+        jump = any(price > limit(level, now, network, alone=False) for price, level in zip(quoted, levels, strict=True))
         answers = [await self._second(node) for node in rivals] if jump else []
         others = [answer for answer in answers if answer is not None]
         alone = not rivals or (jump and not others)
         prices, kept = [], []
-        for n, (price, level) in enumerate(zip(told, levels, strict=True)):
+        for n, (price, level) in enumerate(zip(quoted, levels, strict=True)):
             most = limit(level, now, network, alone=alone)
             kept_price = believed(price, [other[n] for other in others], most)
             if kept_price < price:
@@ -131,8 +131,8 @@ class FeeOracle:
             return await self._ask_node(self._ask), ""
 
         async def run(one: JsonRpc) -> tuple[tuple[int, int], str]:
-            told = await self._ask_node(lambda method, params: one.call(method, params, group="questions"))
-            return told, one.nodes[0].name
+            quoted = await self._ask_node(lambda method, params: one.call(method, params, group="questions"))
+            return quoted, one.nodes[0].name
 
         return await on_one(self._rpc, run)
 
@@ -152,12 +152,16 @@ class FeeOracle:
         return max(0, price - tip), tip
 
 
-def read_history(told: Any) -> tuple[int, int]:
+def read_history(history: Any) -> tuple[int, int]:
     """(base fee of the next block, the median over the blocks of the tip at the percentile)."""
-    if not isinstance(told, dict) or not isinstance(told.get("baseFeePerGas"), list) or not told["baseFeePerGas"]:
+    if (
+        not isinstance(history, dict)
+        or not isinstance(history.get("baseFeePerGas"), list)
+        or not history["baseFeePerGas"]
+    ):
         raise BadAnswer("eth_feeHistory answered without baseFeePerGas")
-    base_fee = number(told["baseFeePerGas"][-1], "a base fee")
-    ratios, rewards = told.get("gasUsedRatio"), told.get("reward")
+    base_fee = number(history["baseFeePerGas"][-1], "a base fee")
+    ratios, rewards = history.get("gasUsedRatio"), history.get("reward")
     # Empty blocks report a tip of 0, which is nobody's price.
     tips = sorted(
         number(row[0], "a reward")

@@ -42,11 +42,11 @@ def limit(level: Level | None, now: float, network: EvmNetwork, *, alone: bool) 
     return max(grown, unknown) if spans > FORGOTTEN else grown
 
 
-def believed(told: int, others: Sequence[int], most: int) -> int:
-    """The told price up to the limit; above it what a second node says, too, or the limit where there is none."""
-    if told <= most:
-        return told
-    return min(told, max(others)) if others else most
+def believed(price: int, others: Sequence[int], most: int) -> int:
+    """The price a node tells, up to the limit; above it what a second node says, too, or the limit if there is none."""
+    if price <= most:
+        return price
+    return min(price, max(others)) if others else most
 
 
 def after(level: Level | None, price: int, now: float, network: EvmNetwork, *, alone: bool, confirmed: bool) -> Level:

@@ -38,10 +38,10 @@ class LaneId:
 
     @classmethod
     def parse(cls, lane: str) -> LaneId:
-        told = _LANE.match(lane)
-        if told is None:
+        match = _LANE.match(lane)
+        if match is None:
             raise InvalidInput("lane", "must look like evm:1:0x and 40 lower-case hex digits")
-        return cls(int(told["chain_id"]), told["address"])
+        return cls(int(match["chain_id"]), match["address"])
 
     def __str__(self) -> str:
         return f"evm:{self.chain_id}:{self.address}"

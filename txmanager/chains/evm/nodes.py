@@ -75,14 +75,14 @@ class Broadcaster:
         if not free:
             return [SendReply(Verdict.UNAVAILABLE, "every endpoint is left alone for a moment")]
         tasks = {self._start(node, channel, batch) for node in free}
-        told: list[list[SendReply]] = []
+        by_node: list[list[SendReply]] = []
         while tasks:
             done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            told += [_replies(attempts, task.result()) for task in done]
-            together = _together(told, len(attempts))
+            by_node += [_replies(attempts, task.result()) for task in done]
+            together = _together(by_node, len(attempts))
             if len(together) == len(attempts) and all(reply.verdict.sent for reply in together):
                 return together
-        return _together(told, len(attempts))
+        return _together(by_node, len(attempts))
 
     def _start(self, node: Node, channel: str, batch: Sequence[Any]) -> asyncio.Task[list[Any | RpcFailure]]:
         key = (node.name, channel)
@@ -106,9 +106,9 @@ async def _send_all(node: Node, channel: str, batch: Sequence[Any]) -> list[Any 
     """Bytes that a node already has are refused with an error, which is no reason to stop there."""
     answers: list[Any | RpcFailure] = []
     while len(answers) < len(batch):
-        told = await node.send(channel, SEND, batch[len(answers) :])
-        answers += told
-        last = answers[-1] if told else None
+        more = await node.send(channel, SEND, batch[len(answers) :])
+        answers += more
+        last = answers[-1] if more else None
         if not isinstance(last, RpcFailure) or not classify(last).verdict.sent:
             break
     return answers
@@ -128,10 +128,10 @@ def _replies(attempts: Sequence[Attempt], answers: Sequence[Any | RpcFailure]) -
     return replies
 
 
-def _together(told: Sequence[Sequence[SendReply]], count: int) -> list[SendReply]:
+def _together(by_node: Sequence[Sequence[SendReply]], count: int) -> list[SendReply]:
     replies = []
     for position in range(count):
-        said = [one[position] for one in told if len(one) > position]
+        said = [one[position] for one in by_node if len(one) > position]
         if not said:
             break
         taken = next((reply for reply in said if reply.verdict.sent), None)

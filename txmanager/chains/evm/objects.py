@@ -11,8 +11,8 @@ from txmanager.signing.evm import keccak256
 
 def pending_object(raw: bytes, sender: str) -> dict[str, Any]:
     """All numbers in hex; the gas price of a dynamic fee is its cap, since no block has set a price yet."""
-    told = read_raw(raw)
-    body, fees = told.body, told.fees
+    transaction = read_raw(raw)
+    body, fees = transaction.body, transaction.fees
     kind = body.type
     parts: Any = decoded(raw if kind == LEGACY else raw[1:])
     v, r, s = (int.from_bytes(part, "big") for part in parts[-3:])
@@ -25,7 +25,7 @@ def pending_object(raw: bytes, sender: str) -> dict[str, Any]:
         "gasPrice": hex(fees.max_fee),
         "hash": "0x" + keccak256(raw).hex(),
         "input": "0x" + body.data.hex(),
-        "nonce": hex(told.nonce),
+        "nonce": hex(transaction.nonce),
         "to": "0x" + body.to.hex() if body.to else None,
         "transactionIndex": None,
         "value": hex(body.value),
@@ -52,7 +52,7 @@ def pending_object(raw: bytes, sender: str) -> dict[str, Any]:
 
 def inspected(raw: bytes, checksummed_to: str | None) -> str:
     """One line of `txpool_inspect`."""
-    told = read_raw(raw)
-    body = told.body
+    transaction = read_raw(raw)
+    body = transaction.body
     where = checksummed_to or "contract creation"
-    return f"{where}: {body.value} wei + {body.gas} gas × {told.fees.max_fee} wei"
+    return f"{where}: {body.value} wei + {body.gas} gas × {transaction.fees.max_fee} wei"

@@ -41,29 +41,29 @@ def read_offered(text: object, rules: Rules) -> Given:
         raise NotTaken("transaction type not supported")
     try:
         kind, parts = parts_of(raw)
-        told = read_parts(kind, parts)
+        transaction = read_parts(kind, parts)
     except (InvalidInput, IndexError, ValueError, TypeError) as error:
         raise NotTaken(f"rlp: invalid transaction: {_problem(error)}", malformed=True) from None
-    body = told.body
+    body = transaction.body
     if len(body.to) not in (0, 20):
         raise NotTaken("rlp: invalid transaction: the receiver must have 20 bytes or none", malformed=True)
     unprotected = kind == LEGACY and int.from_bytes(parts[-3], "big") in (27, 28)
     if unprotected and not rules.allow_unprotected:
         raise NotTaken("only replay-protected (EIP-155) transactions allowed over RPC")
-    _check_form(raw, told, rules)
+    _check_form(raw, transaction, rules)
     sender, chain_id = _signer(kind, parts, unprotected, rules)
-    _check_cost(told)
+    _check_cost(transaction)
     return Given(
         raw=raw,
         hash="0x" + keccak256(raw).hex(),
-        nonce=told.nonce,
+        nonce=transaction.nonce,
         sender=sender,
         chain_id=chain_id,
         to="0x" + body.to.hex() if body.to else None,
         value=body.value,
         gas=body.gas,
-        max_fee=told.fees.max_fee,
-        tip=told.fees.tip,
+        max_fee=transaction.fees.max_fee,
+        tip=transaction.fees.tip,
         type=kind,
     )
 
@@ -80,8 +80,8 @@ def _bytes(text: object) -> bytes:
     return bytes.fromhex(text[2:])
 
 
-def _check_form(raw: bytes, told: Read, rules: Rules) -> None:
-    body, fees = told.body, told.fees
+def _check_form(raw: bytes, transaction: Read, rules: Rules) -> None:
+    body, fees = transaction.body, transaction.fees
     if len(raw) > MAX_SIZE:
         raise NotTaken(f"oversized data: transaction size {len(raw)}, limit {MAX_SIZE}")
     if not body.to and len(body.data) > MAX_INIT_CODE:
@@ -99,7 +99,7 @@ def _check_form(raw: bytes, told: Read, rules: Rules) -> None:
         raise NotTaken("set code transaction must not be a create transaction")
     if body.type == SET_CODE and not body.authorizations:
         raise NotTaken("set code tx must have at least one authorization tuple")
-    if told.nonce >= _NONCE_MAX:
+    if transaction.nonce >= _NONCE_MAX:
         raise NotTaken("nonce has max value")
 
 
@@ -116,8 +116,8 @@ def _signer(kind: int, parts: list[Any], unprotected: bool, rules: Rules) -> tup
         raise NotTaken("invalid sender: invalid transaction v, r, s values") from None
 
 
-def _check_cost(told: Read) -> None:
-    body = told.body
+def _check_cost(transaction: Read) -> None:
+    body = transaction.body
     if body.gas < (least := intrinsic_gas(body)):
         raise NotTaken(f"intrinsic gas too low: gas {body.gas}, minimum needed {least}")
 

@@ -43,26 +43,26 @@ class TransactionRequest(BaseModel):
 
 
 def send(request: DoorRequest) -> Submit:
-    told = _read(request.body)
-    if told.to is None and told.data is None:
+    body = _read(request.body)
+    if body.to is None and body.data is None:
         raise InvalidInput("to", "is missing, and so is data; at least one of them has to be set")
-    priced = (told.speed, told.gas_price, told.max_fee_per_gas or told.max_priority_fee_per_gas)
+    priced = (body.speed, body.gas_price, body.max_fee_per_gas or body.max_priority_fee_per_gas)
     if sum(one is not None for one in priced) != 1:
         raise InvalidInput("speed", "set one of speed, gas_price, or max_fee_per_gas with max_priority_fee_per_gas")
-    most = told.gas_price if told.gas_price is not None else told.max_fee_per_gas
-    payload: dict[str, Json] = {"value": str(told.value), "type": 0 if told.gas_price is not None else 2}
-    for name, given in (("to", told.to), ("data", _hex(told.data)), ("gas", told.gas_limit)):
+    most = body.gas_price if body.gas_price is not None else body.max_fee_per_gas
+    payload: dict[str, Json] = {"value": str(body.value), "type": 0 if body.gas_price is not None else 2}
+    for name, given in (("to", body.to), ("data", _hex(body.data)), ("gas", body.gas_limit)):
         if given is not None:
             payload[name] = given
     if most is not None:
         payload["max_fee_per_gas"] = str(most)
-    kept = {name: getattr(told, name) for name in _KEPT if getattr(told, name) is not None}
+    kept = {name: getattr(body, name) for name in _KEPT if getattr(body, name) is not None}
     kept |= {name: str(number) for name, number in kept.items() if isinstance(number, int) and name != "gas_limit"}
     return Submit(
         "evm.transaction",
         payload,
         pool=request.path["relayer_id"],
-        max_age_s=_seconds_left(told.valid_until, request.now_ms),
+        max_age_s=_seconds_left(body.valid_until, request.now_ms),
         metadata={"transaction": kept},
     )
 
@@ -107,7 +107,7 @@ def shown(request: DoorRequest, record: Record) -> DoorAnswer:
 
 
 def transaction(record: Record) -> dict[str, Json]:
-    """A record as its `EvmTransactionResponse`. `mined` is not told: what is not final may still be undone."""
+    """A record as its `EvmTransactionResponse`. `mined` is never said: what is not final may still be undone."""
     outcome, live, first = record.outcome, record.live, record.attempts[0] if record.attempts else None
     error = outcome.error if outcome is not None else None
     hash, nonce = (live[-1].hash, live[-1].nonce) if live else (None, None)
@@ -119,7 +119,7 @@ def transaction(record: Record) -> dict[str, Json]:
     payload = record.intent.payload
     noted = record.intent.metadata.get("transaction")
     kept: Mapping[str, Any] = noted if isinstance(noted, Mapping) else {}
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "id": record.id.key,
         "hash": hash,
         "status": status,
@@ -141,7 +141,7 @@ def transaction(record: Record) -> dict[str, Json]:
         "speed": None,
         "is_canceled": record.cancel_requested or record.status is Status.CANCELLED,
     }
-    return told | {name: kept[name] for name in _KEPT if name in kept}
+    return fields | {name: kept[name] for name in _KEPT if name in kept}
 
 
 def _instant(ms: int) -> str:
@@ -149,8 +149,8 @@ def _instant(ms: int) -> str:
 
 
 def refuse(status: int, problem: Mapping[str, object]) -> DoorAnswer:
-    told = {"success": False, "data": None, "error": problem["detail"], "code": problem["code"]}
-    return DoorAnswer(400 if status == 422 else status, told)
+    answer = {"success": False, "data": None, "error": problem["detail"], "code": problem["code"]}
+    return DoorAnswer(400 if status == 422 else status, answer)
 
 
 _ROOT = "/api/v1/relayers"

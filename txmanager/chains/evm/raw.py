@@ -42,20 +42,20 @@ def read_given(text: object) -> Given:
         raise InvalidInput(FIELD, f"must be 0x and the hex digits of a signed transaction, at most {_MOST // 2} bytes")
     raw = bytes.fromhex(text[2:])
     kind, parts = parts_of(raw)
-    told = read_raw(raw)
+    transaction = read_raw(raw)
     chain_id, parity = chain_and_parity(kind, parts)
-    _check(told.body, told.nonce, told.fees.max_fee, told.fees.tip)
+    _check(transaction.body, transaction.nonce, transaction.fees.max_fee, transaction.fees.tip)
     return Given(
         raw=raw,
         hash="0x" + keccak256(raw).hex(),
-        nonce=told.nonce,
+        nonce=transaction.nonce,
         sender=_sender(kind, parts, chain_id, parity),
         chain_id=chain_id,
-        to="0x" + told.body.to.hex() if told.body.to else None,
-        value=told.body.value,
-        gas=told.body.gas,
-        max_fee=told.fees.max_fee,
-        tip=told.fees.tip,
+        to="0x" + transaction.body.to.hex() if transaction.body.to else None,
+        value=transaction.body.value,
+        gas=transaction.body.gas,
+        max_fee=transaction.fees.max_fee,
+        tip=transaction.fees.tip,
         type=kind,
     )
 
@@ -72,14 +72,14 @@ def read_own(attempt: Attempt, lane: LaneId) -> Read:
             raise other("they have another hash")
         kind, parts = parts_of(attempt.raw)
         chain_id, parity = chain_and_parity(kind, parts)
-        sender, told = _sender(kind, parts, chain_id, parity), read_raw(attempt.raw)
+        sender, transaction = _sender(kind, parts, chain_id, parity), read_raw(attempt.raw)
     except (InvalidInput, IndexError) as error:
         raise other(f"they are no signed transaction ({error})") from None
     if (sender, chain_id) != (lane.address, lane.chain_id):
         raise other(f"they were signed by {sender} for chain {chain_id}")
-    if told.nonce != attempt.nonce:
-        raise other(f"they are for nonce {told.nonce}")
-    return told
+    if transaction.nonce != attempt.nonce:
+        raise other(f"they are for nonce {transaction.nonce}")
+    return transaction
 
 
 def parts_of(raw: bytes) -> tuple[int, list[Any]]:

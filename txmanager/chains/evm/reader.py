@@ -61,19 +61,19 @@ class EvmReader:
         ]
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                told = await node.call_many(calls, group="monitor", timeout=TIMEOUT_S)
+                answers = await node.call_many(calls, group="monitor", timeout=TIMEOUT_S)
         except TimeoutError:
             raise Unavailable(f"{node.name} did not answer within {TIMEOUT_S} s") from None
-        served = number(expect(told[0]), "eth_chainId")
+        served = number(expect(answers[0]), "eth_chainId")
         if served != self.chain_id:
             raise Misconfigured(f"{node.name} serves chain {served}, not {self.chain_id}; correct rpc or chain_id")
         # A question that a node does not answer says nothing about the transaction.
-        known = (hash for hash, answer in zip(hashes, told[5:], strict=True) if answer is not None)
+        known = (hash for hash, answer in zip(hashes, answers[5:], strict=True) if answer is not None)
         return Reading(
-            latest=number(expect(told[2]), "a count"),
-            balance=number(expect(told[4]), "a balance"),
-            height=number(expect(told[1]), "a height"),
-            pool=_pool(told[3]),
+            latest=number(expect(answers[2]), "a count"),
+            balance=number(expect(answers[4]), "a balance"),
+            height=number(expect(answers[1]), "a height"),
+            pool=_pool(answers[3]),
             known=frozenset(known),
         )
 

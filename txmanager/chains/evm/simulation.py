@@ -122,21 +122,21 @@ def _data(answer: RpcError) -> dict[str, Any]:
 
 
 def _call(lane: LaneId, body: Body) -> Call:
-    told: dict[str, Any] = {"from": lane.address, "value": hex(body.value)}
+    transaction: dict[str, Any] = {"from": lane.address, "value": hex(body.value)}
     if body.to:
-        told["to"] = "0x" + body.to.hex()
+        transaction["to"] = "0x" + body.to.hex()
     if body.data:
-        told["data"] = "0x" + body.data.hex()
+        transaction["data"] = "0x" + body.data.hex()
     if body.access_list:
-        told["accessList"] = [
+        transaction["accessList"] = [
             {"address": "0x" + a.hex(), "storageKeys": ["0x" + k.hex() for k in keys]} for a, keys in body.access_list
         ]
     if body.authorizations:
         names = ("chainId", "address", "nonce", "yParity", "r", "s")
-        told["authorizationList"] = [
+        transaction["authorizationList"] = [
             dict(zip(names, (hex(c), "0x" + a.hex(), hex(n), hex(y), hex(r), hex(s)), strict=True))
             for c, a, n, y, r, s in body.authorizations
         ]
     if body.gas:
-        return "eth_call", [{**told, "gas": hex(body.gas)}, "latest"]
-    return "eth_estimateGas", [told, "latest"]
+        return "eth_call", [{**transaction, "gas": hex(body.gas)}, "latest"]
+    return "eth_estimateGas", [transaction, "latest"]

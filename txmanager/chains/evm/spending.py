@@ -33,8 +33,8 @@ def within_max_cost(
             f"{body.value} wei and {body.gas} gas at a base fee of {base_fee} wei cost more than its max_cost, "
             f"{allowed(intent, pool)}; nothing was spent"
         )
-        told = price >= 1  # below that, no base fee would do
-        return Impossible(failure("max_cost", message, new_key_helps=True, field="max_cost"), told=told)
+        by_base_fee = price >= 1  # below that, no base fee would do
+        return Impossible(failure("max_cost", message, new_key_helps=True, field="max_cost"), told=by_base_fee)
     limit = price if body.max_fee_limit is None else min(price, body.max_fee_limit)
     body = replace(body, max_fee_limit=limit)
     return Prepared(intent, body, worst(body))

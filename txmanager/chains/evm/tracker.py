@@ -88,7 +88,7 @@ class Tracker:
         unread: RpcFailure | None = None
         for attempt, answer in zip(attempts, answers, strict=True):
             try:
-                sightings.append(read_answer(lambda told, a=attempt: self._judge(a, expect(told), head), answer))  # type: ignore[misc]
+                sightings.append(read_answer(lambda receipt, a=attempt: self._judge(a, expect(receipt), head), answer))  # type: ignore[misc]
             except RpcFailure as failure:
                 unread = failure
                 sightings.append(UNSEEN)
@@ -106,8 +106,8 @@ class Tracker:
         if head.final < 0:
             return [None] * len(attempts)
         try:
-            [told] = await ask_many(rpc, [_count(lane, hex(head.final))], group)
-            count = number(expect(told), "a count")
+            [answer] = await ask_many(rpc, [_count(lane, hex(head.final))], group)
+            count = number(expect(answer), "a count")
         except RpcError:
             return [None] * len(attempts)  # the node has forgotten that state: no proof, no harm
         receipts = await ask_many(rpc, [_receipt(attempt) for attempt in attempts], group) if attempts else []
@@ -165,7 +165,7 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
     used = number(receipt.get("gasUsed"), "gasUsed")
     price = number(receipt.get("effectiveGasPrice", "0x0"), "effectiveGasPrice")
     block = number(receipt.get("blockNumber"), "blockNumber")
-    told = {
+    result = {
         "block_number": str(block),
         "block_hash": _hash(receipt.get("blockHash", "")),
         "gas_used": str(used),
@@ -177,17 +177,17 @@ def judge(attempt: Attempt, receipt: dict[str, Any]) -> Outcome:
         raise BadAnswer(f"a receipt's status is {status}")
     if status == 1:
         if isinstance(receipt.get("contractAddress"), str):
-            told["contract_address"] = _hash(receipt["contractAddress"])
-        return Outcome(Status.DONE, attempt.hash, attempt.nonce, told, cost=fees + _value(attempt, receipt))
+            result["contract_address"] = _hash(receipt["contractAddress"])
+        return Outcome(Status.DONE, attempt.hash, attempt.nonce, result, cost=fees + _value(attempt, receipt))
     gas = number(hex(int(attempt.terms.get("gas", "0"))), "gas")
     message = "the transaction was included and reverted" + (" (it used all of its gas)" if gas == used else "")
     error = failure("reverted", message, new_key_helps=True, spent=str(fees), tx_hash=attempt.hash)
-    return Outcome(Status.FAILED, attempt.hash, attempt.nonce, told, error, cost=fees)
+    return Outcome(Status.FAILED, attempt.hash, attempt.nonce, result, error, cost=fees)
 
 
 def height_of(outcome: Outcome) -> int | None:
-    told = (outcome.result or {}).get("block_number")
-    return int(told) if isinstance(told, str) and told.isdecimal() else None
+    block_number = (outcome.result or {}).get("block_number")
+    return int(block_number) if isinstance(block_number, str) and block_number.isdecimal() else None
 
 
 def _value(attempt: Attempt, receipt: Mapping[str, Any]) -> int:
@@ -199,8 +199,8 @@ def _value(attempt: Attempt, receipt: Mapping[str, Any]) -> int:
 
 def _rollup_fee(receipt: Mapping[str, Any]) -> int:
     """What a rollup takes for its data beside gas; chains without one say nothing."""
-    told = receipt.get("l1Fee")
-    return int(told, 16) if isinstance(told, str) and re.fullmatch(r"0x[0-9a-fA-F]{1,32}", told) else 0
+    fee = receipt.get("l1Fee")
+    return int(fee, 16) if isinstance(fee, str) and re.fullmatch(r"0x[0-9a-fA-F]{1,32}", fee) else 0
 
 
 def _hash(value: Any) -> str:

@@ -49,28 +49,31 @@ def read_unsigned(unsigned: bytes) -> tuple[int, Read]:
             raise ValueError("another number of fields")
         if [n for n, part in enumerate(parts) if isinstance(part, list)] != _LISTS[kind]:
             raise ValueError("a list where bytes belong, or bytes where a list belongs")
-        told = read_parts(kind, parts)
+        transaction = read_parts(kind, parts)
         chain_id = int.from_bytes(parts[6 if kind == LEGACY else 0], "big")
     except (IndexError, ValueError, TypeError, AttributeError):
         raise InvalidInput("unsigned", f"is not an unsigned transaction of type {kind}") from None
-    if len(told.body.to) not in (0, 20):
+    if len(transaction.body.to) not in (0, 20):
         raise InvalidInput("unsigned", "has a receiver that is not an address")
     # Whatever reads differently when it is written again means something else to somebody else.
-    if not chain_id or encode(chain_id, told.nonce, told.fees, told.body).request().unsigned != unsigned:
+    if (
+        not chain_id
+        or encode(chain_id, transaction.nonce, transaction.fees, transaction.body).request().unsigned != unsigned
+    ):
         raise InvalidInput("unsigned", "is not encoded as nodes do, or names no chain")
-    return chain_id, told
+    return chain_id, transaction
 
 
 def read_effects(unsigned: bytes, address: str) -> Effects:
-    chain_id, told = read_unsigned(unsigned)
-    body, price = told.body, max(told.fees.max_fee, told.fees.tip)
+    chain_id, transaction = read_unsigned(unsigned)
+    body, price = transaction.body, max(transaction.fees.max_fee, transaction.fees.tip)
     receiver = "0x" + body.to.hex() if body.to else ""
     # An account that has code (EIP-7702) obeys whatever it tells itself. Without data it is a no-op.
     own = {CALL} if receiver == address and body.data else set()
     return Effects(
-        slot=str(told.nonce),
+        slot=str(transaction.nonce),
         receivers=frozenset({receiver} - {"", address}),
-        actions=frozenset(_actions(told) - ({TRANSFER, CALL} if receiver == address else set())),
+        actions=frozenset(_actions(transaction) - ({TRANSFER, CALL} if receiver == address else set())),
         methods=frozenset({"0x" + body.data[:4].hex()} if receiver and body.data else ()),
         own_account=frozenset(own),
         value=body.value,
@@ -80,8 +83,8 @@ def read_effects(unsigned: bytes, address: str) -> Effects:
     )
 
 
-def _actions(told: Read) -> set[str]:
-    body = told.body
+def _actions(transaction: Read) -> set[str]:
+    body = transaction.body
     found = {CALL if body.data else TRANSFER} if body.to else {CREATE}
     return found | ({DELEGATE_CODE} if body.authorizations or body.type == SET_CODE else set())
 

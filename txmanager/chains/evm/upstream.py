@@ -125,9 +125,9 @@ class EvmUpstream:
         each = 2 if self.strict else 3
         seen = {}
         for n, sender in enumerate(senders):
-            told = answers[n * each : (n + 1) * each]
-            pending = None if self.strict else _optional(told[2])
-            count, balance = number(expect(told[0]), "a count"), number(expect(told[1]), "a balance")
+            part = answers[n * each : (n + 1) * each]
+            pending = None if self.strict else _optional(part[2])
+            count, balance = number(expect(part[0]), "a count"), number(expect(part[1]), "a balance")
             seen[sender] = Seen(block["hash"], height, count, balance, pending)
         return seen
 
@@ -173,13 +173,13 @@ class EvmUpstream:
         if len(ready) == 1:
             return await self._send_to(ready[0], raw, hash, may)
         tasks = {asyncio.create_task(self._send_to(node, raw, hash, may)) for node in ready}
-        told: list[SendReply] = []
+        replies: list[SendReply] = []
         while tasks:
             done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            told += [task.result() for task in done]
-            if taken := next((reply for reply in told if reply.verdict.sent), None):
+            replies += [task.result() for task in done]
+            if taken := next((reply for reply in replies if reply.verdict.sent), None):
                 return taken
-        return min(told, key=lambda reply: MOST_TELLING.index(reply.verdict))
+        return min(replies, key=lambda reply: MOST_TELLING.index(reply.verdict))
 
     async def _send_to(self, node: HttpNode, raw: bytes, hash: str, may: Callable[[], bool]) -> SendReply:
         try:

@@ -201,7 +201,7 @@ _COMPILED = tuple((refusal, re.compile("|".join(patterns))) for refusal, pattern
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SPACES = re.compile(r"[\s_]+")
-_TOLD = (
+_TWO_NONCES = (
     # (what the chain wants, what we gave), in the words of several clients
     re.compile(r"next nonce:? '?(?P<next>\d+)'?,? (?:tx|transaction) nonce:? '?(?P<ours>\d+)"),
     re.compile(r"(?:tx|provided nonce):? '?(?P<ours>\d+)'?,? (?:state|current nonce):? '?(?P<next>\d+)"),
@@ -227,9 +227,9 @@ def read_message(message: str) -> Refusal:
 def _by_numbers(text: str) -> Refusal:
     """Words that name no direction ("invalid nonce; got 3, expected 5") still name two numbers."""
     if _ABOUT_NONCES.search(text):
-        for pattern in _TOLD:
-            if told := pattern.search(text):
-                ours, wanted = int(told["ours"]), int(told["next"])
+        for pattern in _TWO_NONCES:
+            if match := pattern.search(text):
+                ours, wanted = int(match["ours"]), int(match["next"])
                 if ours != wanted:
                     return Refusal.NONCE_TOO_LOW if ours < wanted else Refusal.NONCE_GAP
     return Refusal.UNKNOWN

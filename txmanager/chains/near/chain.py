@@ -102,7 +102,7 @@ class NearChain:
         self._policies = dict(policies or {})
         self._lanes: dict[str, LaneId] = {}
         self._envelopes = {lane: self._envelope(lane, signer) for lane, signer in (signers or {}).items()}
-        self._told_by_any: dict[str, KeyView] = {}
+        self._newest_keys: dict[str, KeyView] = {}
         """Where the first node denies a key that others have: the newest reading of any of them."""
         self._ask_of(rpc if rpc is not None else HttpRpc(endpoints, rng))
         panel = Panel(self.rpc, self._alone, _node_key)
@@ -146,7 +146,7 @@ class NearChain:
         key = await self._reading(lambda ask: views.view_lane(ask, named, views.FINAL), lane)
         if key is None:
             raise KeyMissing(f"{named.public_key} is not a key of {named.account_id} on {self.network}")
-        self._permissions[lane] = self._told_by_any[lane] = key
+        self._permissions[lane] = self._newest_keys[lane] = key
         account = await self._reading(lambda ask: views.view_account(ask, named.account_id), lane)
         balance = key.gas_balance if key.gas_balance is not None else key.allowance
         if balance is None and account is not None:
@@ -206,7 +206,7 @@ class NearChain:
             try:
                 check_expiry(one.body.delegate, head.height, margin)
             except Unpaid as error:
-                raise NotSigned(one.intent.id, _impossible(one.intent, error, told=True).error, error.why) from None
+                raise NotSigned(one.intent.id, _impossible(one.intent, error, by_node=True).error, error.why) from None
         return head
 
     def instant(self, lane: str) -> bool:
@@ -333,9 +333,9 @@ class NearChain:
         if self._facts is None:
             validity, epoch = self.settings.validity_blocks, self.settings.epoch_blocks
             if validity is None or epoch is None:
-                told, known = await self._reading(self._told_of_network)
-                validity = validity or told.get("transaction_validity_period") or known.validity_blocks
-                epoch = epoch or told.get("epoch_length") or known.epoch_blocks
+                config, known = await self._reading(self._network_config)
+                validity = validity or config.get("transaction_validity_period") or known.validity_blocks
+                epoch = epoch or config.get("epoch_length") or known.epoch_blocks
             if validity is None or epoch is None:
                 raise Misconfigured(
                     f"network {self.network!r}: its nodes do not tell their periods; "
@@ -368,12 +368,12 @@ class NearChain:
             if (limit := allowed(intent, policy.max_cost)) is not None:
                 check_cost(body.actions, limit)
         except InvalidInput as error:
-            return _impossible(intent, error, told=False)
+            return _impossible(intent, error, by_node=False)
         try:
             if key.permission is not None:
                 check_call_permission(body.receiver_id, body.actions, key.permission, "lane")
         except InvalidInput as error:
-            return _impossible(intent, error, told=True)
+            return _impossible(intent, error, by_node=True)
         return Prepared(intent, body, worst_cost(body.actions, self._prices.gas, self._prices.creation))
 
     async def _check_delegate(
@@ -393,7 +393,7 @@ class NearChain:
             check_delegate(signed, policy, max(height, head.height))
             check_delegate_nonce(signed, theirs)
         except InvalidInput as error:
-            return _impossible(prepared.intent, error, told=True)
+            return _impossible(prepared.intent, error, by_node=True)
         return prepared
 
     async def _check_chain(self) -> None:
@@ -429,42 +429,42 @@ class NearChain:
         """What the lane's key may do: fixed for the life of a key, so read once."""
         if lane not in self._permissions:
             await self.nonce(lane)
-        return self._permissions.get(lane) or self._told_by_any[lane]
+        return self._permissions.get(lane) or self._newest_keys[lane]
 
     async def _read_prices(self) -> None:
         """At the start and in each new epoch, of every node that tells: one that lies cannot make a lane look poor."""
         head = await self._head.get()  # tells the epoch
         if self._priced_in == self._epoch and self._priced_in:
             return
-        told: list[Prices] = []
+        prices: list[Prices] = []
         away: RpcFailure | None = None
         for node in self.rpc.nodes:
             try:
                 config = await node.call("EXPERIMENTAL_protocol_config", views.FINAL)
-                told.append(read_prices(views.mapping(config, "a protocol config")))
+                prices.append(read_prices(views.mapping(config, "a protocol config")))
             except RpcError:  # many providers do not serve it
                 continue
             except RpcFailure as failure:
                 away = failure
-        if told:
-            self._prices = lowest(told)
+        if prices:
+            self._prices = lowest(prices)
         elif away is not None and not self._priced_in:
             raise away
         elif self.settings.purchase_price is not None and not self._priced_in:
             self._prices = Prices(self.settings.purchase_price)
-        if told or away is None:
+        if prices or away is None:
             self._priced_in = head.epoch or "unknown"
 
     @staticmethod
-    async def _told_of_network(ask: views.Ask) -> tuple[Mapping[str, Any], NearNetwork]:
+    async def _network_config(ask: views.Ask) -> tuple[Mapping[str, Any], NearNetwork]:
         try:
-            told = views.mapping(await ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
+            config = views.mapping(await ask("EXPERIMENTAL_protocol_config", views.FINAL), "a protocol config")
         except RpcError:  # many providers do not serve it
-            told = {}
-        chain_id = told.get("chain_id")
+            config = {}
+        chain_id = config.get("chain_id")
         if chain_id is None:
             chain_id = views.mapping(await ask("status", []), "a status").get("chain_id")
-        return told, NETWORKS.get(str(chain_id), NearNetwork())
+        return config, NETWORKS.get(str(chain_id), NearNetwork())
 
     def _envelope(self, lane: str, signer: Signer) -> Envelope:
         named = self._lane(lane)
@@ -500,11 +500,11 @@ class NearChain:
         return head
 
 
-def _impossible(intent: Intent, error: InvalidInput, *, told: bool) -> Impossible:
+def _impossible(intent: Intent, error: InvalidInput, *, by_node: bool) -> Impossible:
     helps = intent.kind != _DELEGATE
     code = error.code if isinstance(error, OwnAccountRefused) else "invalid_intent"
     saved = error.why if isinstance(error, Unpaid) else ""
-    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field), told, saved)
+    return Impossible(failure(code, str(error), new_key_helps=helps, field=error.field), by_node, saved)
 
 
 async def _node_key(node: Node) -> str | None:

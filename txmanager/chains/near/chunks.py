@@ -80,11 +80,11 @@ class ChunkWalk:
     async def _block(self, ask: Ask, reference: Mapping[str, Any], name: str | None) -> Block:
         if name is not None and name in self._blocks:
             return self._blocks[name]
-        head, told = await view_block(ask, reference)
+        head, headers = await view_block(ask, reference)
         if name is not None and head.hash_text != name:
             raise BadAnswer(f"asked for block {name}, got {head.hash_text}")
         chunks = []
-        for entry in told:
+        for entry in headers:
             header = mapping(entry, "a chunk header")
             if number(header.get("height_included"), "height_included") == head.height:
                 chunks.append((text(header.get("chunk_hash"), "chunk_hash"), text(header.get("tx_root"), "tx_root")))
@@ -106,14 +106,14 @@ class ChunkWalk:
         header = mapping(answer.get("header"), "a chunk's header")
         if header.get("chunk_hash") != name or header.get("tx_root") != root:
             raise BadAnswer(f"asked for chunk {name}, got another")
-        told = answer.get("transactions")
-        if not isinstance(told, list):
+        transactions = answer.get("transactions")
+        if not isinstance(transactions, list):
             raise BadAnswer("a chunk has no transactions")
-        if bool(told) == (root == _NO_TRANSACTIONS):
+        if bool(transactions) == (root == _NO_TRANSACTIONS):
             raise BadAnswer(f"the transactions of chunk {name} are not those of its root")
         pairs = frozenset(
             (text(tx.get("signer_id"), "signer_id"), text(tx.get("hash"), "hash"))
-            for tx in (mapping(t, "a transaction") for t in told)
+            for tx in (mapping(t, "a transaction") for t in transactions)
         )
         _remember(self._chunks, name, pairs)
         return pairs

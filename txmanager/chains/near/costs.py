@@ -148,9 +148,9 @@ def purchase_price(config: Mapping[str, Any]) -> int:
     """What a unit of gas is bought for, as the protocol's configuration tells it; before there was a price to buy at,
     it was bought at the price it burns at."""
     runtime = config.get("runtime_config")
-    told = (config, runtime if isinstance(runtime, Mapping) else {})
+    parts = (config, runtime if isinstance(runtime, Mapping) else {})
     for name in ("min_gas_purchase_price", "min_gas_price"):
-        for part in told:
+        for part in parts:
             price = str(part.get(name, ""))
             if price.isascii() and price.isdigit() and len(price) <= 39:
                 return int(price)

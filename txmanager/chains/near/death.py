@@ -71,7 +71,7 @@ class DeathProver:
         self._facts = facts
         self._scan_blocks = scan_blocks
         self._walk = ChunkWalk()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def prove(self, lane_id: str, lane: LaneId, attempts: Sequence[Attempt]) -> list[Proof | None]:
         facts = await self._facts()
@@ -90,8 +90,8 @@ class DeathProver:
             try:
                 proofs |= await self._by_chunks(_bound(self._rpc, group), lane, left, facts)
             except Collected as gone:
-                if str(gone) not in self._told:  # it stays gone: once is enough
-                    self._told.add(str(gone))
+                if str(gone) not in self._reported:  # it stays gone: once is enough
+                    self._reported.add(str(gone))
                     wanted = [a.hash for a in left]
                     _log.warning("no proof by chunks: an archival endpoint is needed", why=str(gone), attempts=wanted)
             except RpcFailure:
@@ -192,8 +192,8 @@ async def _fate(ask: Ask, lane: LaneId, attempt: Attempt) -> Fate:
     try:
         await ask("tx", params)
     except RpcError as error:
-        told = error.info.get("requested_transaction_hash", attempt.hash)
-        return "dead" if error.cause == "UNKNOWN_TRANSACTION" and told == attempt.hash else "undecided"
+        requested = error.info.get("requested_transaction_hash", attempt.hash)
+        return "dead" if error.cause == "UNKNOWN_TRANSACTION" and requested == attempt.hash else "undecided"
     except RpcFailure:
         return "undecided"
     return "landed"

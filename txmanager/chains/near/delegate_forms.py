@@ -46,25 +46,25 @@ def _from_base64(text: str, field: str) -> act.SignedDelegate:
 
 
 def _from_json(value: Mapping[str, Any], field: str) -> act.SignedDelegate:
-    told = value.get("delegate_action")
+    fields = value.get("delegate_action")
     where = f"{field}.delegate_action"
-    second = isinstance(told, Mapping) and set(told) == {"V2"}
-    if isinstance(told, Mapping) and second:
-        told, where = told["V2"], f"{where}.V2"
-    if not isinstance(told, Mapping):
+    second = isinstance(fields, Mapping) and set(fields) == {"V2"}
+    if isinstance(fields, Mapping) and second:
+        fields, where = fields["V2"], f"{where}.V2"
+    if not isinstance(fields, Mapping):
         raise InvalidInput(field, "must have `delegate_action` and `signature` (nearcore's JSON), or be base64")
-    nonce, index = _nonce(told.get("nonce"), f"{where}.nonce") if second else (told.get("nonce"), None)
-    actions = told.get("actions")
+    nonce, index = _nonce(fields.get("nonce"), f"{where}.nonce") if second else (fields.get("nonce"), None)
+    actions = fields.get("actions")
     if not isinstance(actions, list):
         raise InvalidInput(f"{where}.actions", "must be a list")
     curve, signature = _signature(value.get("signature"), f"{field}.signature")
     delegate = act.DelegateAction(
-        sender_id=check_account(f"{where}.sender_id", told.get("sender_id")),
-        receiver_id=check_account(f"{where}.receiver_id", told.get("receiver_id")),
+        sender_id=check_account(f"{where}.sender_id", fields.get("sender_id")),
+        receiver_id=check_account(f"{where}.receiver_id", fields.get("receiver_id")),
         actions=tuple(_json_action(a, f"{where}.actions[{i}]") for i, a in enumerate(actions)),
         nonce=_number(nonce, f"{where}.nonce"),
-        max_block_height=_number(told.get("max_block_height"), f"{where}.max_block_height"),
-        public_key=PublicKey.parse(told.get("public_key"), f"{where}.public_key"),
+        max_block_height=_number(fields.get("max_block_height"), f"{where}.max_block_height"),
+        public_key=PublicKey.parse(fields.get("public_key"), f"{where}.public_key"),
         second=second,
         nonce_index=index,
     )
@@ -159,8 +159,8 @@ def _name_and_body(value: object, field: str) -> tuple[object, Mapping[str, obje
 
 
 def _json_add_key(key: PublicKey, value: object, field: str) -> act.AddKey:
-    told = value if isinstance(value, Mapping) else {}
-    nonce, permission = _number(told.get("nonce"), f"{field}.nonce"), told.get("permission")
+    fields = value if isinstance(value, Mapping) else {}
+    nonce, permission = _number(fields.get("nonce"), f"{field}.nonce"), fields.get("permission")
     where = f"{field}.permission"
     if permission == "FullAccess":
         return act.AddKey(key, nonce=nonce)

@@ -67,8 +67,8 @@ def open_chain(name: str, network: NearNetworkSettings, held: Mapping[str, Held[
 
 
 def near_policy(policy: NearPolicySettings) -> NearPolicy:
-    told = policy.model_dump(exclude={"budget", "budget_per_key", "required_prefixes"})
-    given = {name: value for name, value in told.items() if value is not None}
+    settings = policy.model_dump(exclude={"budget", "budget_per_key", "required_prefixes"})
+    given = {name: value for name, value in settings.items() if value is not None}
     lists = {name: frozenset(value) for name, value in given.items() if isinstance(value, list | frozenset | set)}
     call = policy.harmless_call
     harmless = (
@@ -98,15 +98,15 @@ def lane_policy(network: NearNetworkSettings, pool: NearPoolSettings) -> Policy:
     )
 
 
-def describe(network: NearNetworkSettings, told: Any) -> Finding:
+def describe(network: NearNetworkSettings, answer: Any) -> Finding:
     pinned = NearNetwork(chain_id=network.chain_id, genesis_hash=network.genesis_hash)
-    if isinstance(told, dict) and (other := other_chain(pinned, told)) is not None:
+    if isinstance(answer, dict) and (other := other_chain(pinned, answer)) is not None:
         return Finding("fail", other, "correct rpc, chain_id or genesis_hash of the network")
-    sync = told.get("sync_info", {}) if isinstance(told, dict) else {}
+    sync = answer.get("sync_info", {}) if isinstance(answer, dict) else {}
     if sync.get("syncing"):
         return Finding("warn", "is still syncing", "wait, or use another node")
     height = sync.get("latest_block_height", "?")
-    chain = told.get("chain_id", "?") if isinstance(told, dict) else "?"
+    chain = answer.get("chain_id", "?") if isinstance(answer, dict) else "?"
     if network.chain_id is None and network.genesis_hash is None and not _local(str(chain)):
         fix = f'chain_id = "{str(chain)[:64]}" in [networks], once you know that it is the right one'
         return Finding("warn", f"{chain}, block {height}; no chain_id says that this is the right chain", fix)

@@ -34,7 +34,7 @@ class Step:
     executor: str
     verdict: str
     """SuccessValue, SuccessReceiptId or Failure."""
-    told: Any
+    body: Any
     """The value, the following receipt or the error."""
     receipt_ids: tuple[str, ...]
     logs: tuple[str, ...]
@@ -65,13 +65,13 @@ def judge(
         gas += step.gas_burnt
         logs += step.logs
         if step.verdict == "Failure":
-            errors.append({"receipt_id": step.id, "executor_id": step.executor, "error": step.told})
+            errors.append({"receipt_id": step.id, "executor_id": step.executor, "error": step.body})
     kept, cut = _cut(logs) if logs else (logs, False)
     long = value is not None and len(value) > _MAX_VALUE
-    told, whole = (None, False) if long else exact_json(value) if value else (None, True)
+    parsed, whole = (None, False) if long else exact_json(value) if value else (None, True)
     result: dict[str, Json] = {
         "block_hash": _text(status["transaction_outcome"], "block_hash"),
-        "value": told,
+        "value": parsed,
         "value_base64": base64.b64encode(value[:_MAX_VALUE]).decode() if value is not None else None,
         "logs": kept,
         "gas_burnt": str(gas),
@@ -123,9 +123,9 @@ def _attached(receipt: Mapping[str, Any]) -> int:
     actions = action.get("actions") if isinstance(action, dict) else None
     total = 0
     for one in actions if isinstance(actions, list) else ():
-        for told in one.values() if isinstance(one, dict) else ():
-            if isinstance(told, dict) and "deposit" in told:
-                total += _number(told["deposit"])
+        for fields in one.values() if isinstance(one, dict) else ():
+            if isinstance(fields, dict) and "deposit" in fields:
+                total += _number(fields["deposit"])
     return total
 
 
@@ -134,11 +134,11 @@ def _failure(
 ) -> tuple[str, str, bool, Any] | None:
     """(code, message, whether a new key can help, the chain's own words), or None for a success."""
     if effect.failed:
-        code, helps = _name(effect.told)
+        code, helps = _name(effect.body)
         if kind == "near.delegate":
             # The user's nonce is used up, whatever failed behind it: only a newly signed delegate can run.
-            return code, f"the delegate action failed on chain: {code}; sign a new delegate", False, effect.told
-        return code, f"the transaction failed on chain: {code}", helps, effect.told
+            return code, f"the delegate action failed on chain: {code}; sign a new delegate", False, effect.body
+        return code, f"the transaction failed on chain: {code}", helps, effect.body
     if kind == "near.create_account" and payload.get("root_contract") and value == b"false":
         cause = errors[0]["error"] if errors else None
         code, helps = _name(cause) if cause is not None else ("account_not_created", True)
@@ -165,7 +165,7 @@ def _effect(kind: str, steps: list[Step]) -> Step:
     """The step whose status is the intent's own: the end of the chain of receipts that stand for one another."""
     transaction = steps[0]
     lone = len(steps) == 2 and steps[1].verdict == "SuccessValue"
-    if lone and transaction.verdict == "SuccessReceiptId" and transaction.told == steps[1].id:
+    if lone and transaction.verdict == "SuccessReceiptId" and transaction.body == steps[1].id:
         return steps[1]  # as of most: one receipt, which made no other
     by_id = {step.id: step for step in steps}
     last = _follow(transaction, by_id)
@@ -182,7 +182,7 @@ def _follow(step: Step, by_id: Mapping[str, Step]) -> Step:
     while True:
         if step.verdict != "SuccessReceiptId":
             return step
-        following = by_id.get(step.told) if isinstance(step.told, str) else None
+        following = by_id.get(step.body) if isinstance(step.body, str) else None
         if following is None or following.id in seen:
             raise BadAnswer("a final transaction misses the receipt that holds its result")
         step = following
@@ -251,7 +251,7 @@ def _value(effect: Step) -> bytes | None:
     if effect.verdict != "SuccessValue":
         return None
     try:
-        return base64.b64decode(effect.told, validate=True)
+        return base64.b64decode(effect.body, validate=True)
     except (binascii.Error, ValueError, TypeError):
         raise BadAnswer("a SuccessValue is not base64") from None
 

@@ -181,7 +181,7 @@ class Account:
 def _answer(outcome: Outcome) -> dict[str, Any]:
     """As much of near-api-py's answer as an outcome keeps: status, hash, logs, gas."""
     result = outcome.result or {}
-    told = {
+    transaction_outcome = {
         "id": outcome.tx_hash,
         "block_hash": result.get("block_hash"),
         "outcome": {
@@ -194,7 +194,7 @@ def _answer(outcome: Outcome) -> dict[str, Any]:
     return {
         "status": {"SuccessValue": result.get("value_base64") or ""},
         "transaction": {"hash": outcome.tx_hash, "nonce": outcome.nonce},
-        "transaction_outcome": told,
+        "transaction_outcome": transaction_outcome,
         "receipts_outcome": [],
     }
 

@@ -81,9 +81,9 @@ def update_allowance(request: DoorRequest) -> SetAllowance:
     return SetAllowance(_account(body), _gas(body) * YOCTO_PER_GAS)
 
 
-def _delegate(told: object, field: str) -> Submit:
-    signed = read_delegate(told, field)
-    return Submit("near.delegate", {"signed_delegate": told}, budget_key=signed.delegate.sender_id)
+def _delegate(signed_delegate: object, field: str) -> Submit:
+    signed = read_delegate(signed_delegate, field)
+    return Submit("near.delegate", {"signed_delegate": signed_delegate}, budget_key=signed.delegate.sender_id)
 
 
 def _object(request: DoorRequest) -> Mapping[str, Any]:
@@ -110,14 +110,16 @@ def relayed(request: DoorRequest, record: Record) -> DoorAnswer:
     """As text, like everything this relayer says. Receipts are not kept: a node tells them by the hash."""
     outcome = record.outcome
     if not record.status.final or outcome is None:
-        return _told(202, "Accepted, and not final yet", "Started", record)
+        return _answer(202, "Accepted, and not final yet", "Started", record)
     if record.status is Status.DONE:
         value = (outcome.result or {}).get("value_base64") or ""
-        return _told(200, "Relayed and sent transaction", {"SuccessValue": value}, record)
-    return _told(500, "Error sending transaction", {"Failure": outcome.error or {"code": record.status.value}}, record)
+        return _answer(200, "Relayed and sent transaction", {"SuccessValue": value}, record)
+    return _answer(
+        500, "Error sending transaction", {"Failure": outcome.error or {"code": record.status.value}}, record
+    )
 
 
-def _told(status: int, words: str, final: Json, record: Record) -> DoorAnswer:
+def _answer(status: int, words: str, final: Json, record: Record) -> DoorAnswer:
     live = record.live
     hash = record.outcome.tx_hash if record.outcome is not None else live[-1].hash if live else None
     answer = {
@@ -131,14 +133,14 @@ def _told(status: int, words: str, final: Json, record: Record) -> DoorAnswer:
 
 
 def created(request: DoorRequest, record: Record) -> DoorAnswer:
-    told = relayed(request, record)
-    if told.status != 200:
-        return told
+    answer = relayed(request, record)
+    if answer.status != 200:
+        return answer
     body = request.body
     return DoorAnswer(
         201,
         f"Added Oauth token for account_id {body['account_id']} with allowance (in Gas) {body['allowance']} to Relayer "
-        f"DB. Near onchain account creation response: {told.body}",
+        f"DB. Near onchain account creation response: {answer.body}",
     )
 
 
@@ -147,8 +149,8 @@ def allowance(request: DoorRequest, left: int) -> DoorAnswer:
 
 
 def updated(request: DoorRequest, left: int) -> DoorAnswer:
-    told = f"account_id: {request.body['account_id']}, allowance in Gas: {left // YOCTO_PER_GAS}"
-    return DoorAnswer(201, f"Relayer DB updated for {told}")
+    text = f"account_id: {request.body['account_id']}, allowance in Gas: {left // YOCTO_PER_GAS}"
+    return DoorAnswer(201, f"Relayer DB updated for {text}")
 
 
 def refuse(status: int, problem: Mapping[str, object]) -> DoorAnswer:

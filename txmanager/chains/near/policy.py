@@ -94,9 +94,9 @@ NETWORKS: Mapping[str, NearNetwork] = {
 def other_chain(pinned: NearNetwork, status: Mapping[str, Any]) -> str | None:
     """What a node's `status` says against the chain of our settings; None where it agrees."""
     for name in ("chain_id", "genesis_hash"):
-        wanted, told = getattr(pinned, name), status.get(name)
-        if wanted is not None and told != wanted:
-            return f"serves {name} {str(told)[:64]}, not {wanted}"
+        wanted, served = getattr(pinned, name), status.get(name)
+        if wanted is not None and served != wanted:
+            return f"serves {name} {str(served)[:64]}, not {wanted}"
     return None
 
 

@@ -72,10 +72,10 @@ async def key_limits(chain: NearChain, lane: str) -> tuple[str, tuple[str, ...],
     listed = (await chain.keys(named.account_id)).get(named.public_key.handle)
     if listed is None:
         raise NotAllowed(f"{named.public_key} is not a key of {named.account_id}")
-    told = listed.get("permission")
-    if _gas_key(told) is not None:
+    permission = listed.get("permission")
+    if _gas_key(permission) is not None:
         raise NotAllowed(f"{named.public_key} is a gas key: fill up its balance instead, see docs/money.md")
-    call = told.get("FunctionCall") if isinstance(told, Mapping) else None
+    call = permission.get("FunctionCall") if isinstance(permission, Mapping) else None
     if not isinstance(call, Mapping):
         return None
     allowance = call.get("allowance")
@@ -96,21 +96,25 @@ def _check(
             raise NotAllowed(f"{key} is on {account_id} with another permission; delete it, or ask for that permission")
 
 
-def _gas_key(told: Any) -> Mapping[str, Any] | None:
+def _gas_key(permission: Any) -> Mapping[str, Any] | None:
     """The body of a gas key's permission; None of every other one."""
-    body = (told.get("GasKeyFullAccess") or told.get("GasKeyFunctionCall")) if isinstance(told, Mapping) else None
+    body = (
+        (permission.get("GasKeyFullAccess") or permission.get("GasKeyFunctionCall"))
+        if isinstance(permission, Mapping)
+        else None
+    )
     return body if isinstance(body, Mapping) else None
 
 
-def _same(told: Any, wanted: CallPermission | None, gas_keys: GasKeys | None) -> bool:
+def _same(permission: Any, wanted: CallPermission | None, gas_keys: GasKeys | None) -> bool:
     if gas_keys is not None:
-        body = _gas_key(told)
+        body = _gas_key(permission)
         if body is None or body.get("num_nonces") != gas_keys.lanes:
             return False
-        told = "FullAccess" if "GasKeyFullAccess" in told else {"FunctionCall": body}
+        permission = "FullAccess" if "GasKeyFullAccess" in permission else {"FunctionCall": body}
     if wanted is None:
-        return bool(told == "FullAccess")
-    call = told.get("FunctionCall") if isinstance(told, Mapping) else None
+        return bool(permission == "FullAccess")
+    call = permission.get("FunctionCall") if isinstance(permission, Mapping) else None
     # The allowance shrinks with use, so it is not compared.
     return (
         isinstance(call, Mapping)
@@ -125,10 +129,10 @@ def _action(key: str, permission: CallPermission | None, gas_keys: GasKeys | Non
         action["num_nonces"] = gas_keys.lanes
     if permission is None:
         return action
-    told: dict[str, Json] = {"receiver_id": permission.receiver_id, "method_names": list(permission.method_names)}
+    fields: dict[str, Json] = {"receiver_id": permission.receiver_id, "method_names": list(permission.method_names)}
     if permission.allowance is not None:
-        told["allowance"] = str(permission.allowance)
-    return {**action, "permission": told}
+        fields["allowance"] = str(permission.allowance)
+    return {**action, "permission": fields}
 
 
 async def _fund(

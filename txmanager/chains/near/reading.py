@@ -61,8 +61,8 @@ def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     refusal = _refusal(body, own, lane, rules.policy)
     if signed is None:
         receivers, key = receivers_of(body.receiver_id, body.actions), _derived_key(model)
-        told = Reading(payload, receivers, deposit, key, own_account=own, cost=cost, worst=cost, max_cost=most)
-        return replace(told, refusal=refusal)
+        reading = Reading(payload, receivers, deposit, key, own_account=own, cost=cost, worst=cost, max_cost=most)
+        return replace(reading, refusal=refusal)
     digest = delegate_hash(signed)
     return Reading(
         payload={"signed_delegate": base64.b64encode(signed.encode_bare()).decode()},

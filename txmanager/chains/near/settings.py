@@ -90,8 +90,8 @@ class GasKeySettings(Part):
 def _source(value: object) -> object:
     """`{ source = "vault:keys", gas_key = true, lanes = 64 }` is kept as `gas-key:64:vault:keys`."""
     if isinstance(value, dict) and "gas_key" in value:
-        told = GasKeySettings.model_validate(value)
-        return f"{GAS_KEY}{told.lanes}:{told.source}"
+        gas_key = GasKeySettings.model_validate(value)
+        return f"{GAS_KEY}{gas_key.lanes}:{gas_key.source}"
     return value
 
 

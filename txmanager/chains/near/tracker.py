@@ -61,14 +61,14 @@ class Tracker:
                 continue
             asked.append(position)
         failures: list[RpcFailure] = []
-        for position, told in zip(asked, await self._tell(group, lane, [attempts[n][1] for n in asked]), strict=True):
+        for position, answer in zip(asked, await self._tell(group, lane, [attempts[n][1] for n in asked]), strict=True):
             intent, attempt = attempts[position]
 
             def read(answer: Any, intent: Intent = intent, attempt: Attempt = attempt) -> Sighting:
                 return self._read(intent, attempt, answer, height)
 
             try:
-                sightings[position] = read_answer(read, told)
+                sightings[position] = read_answer(read, answer)
             except BadAnswer as bad:
                 seen = await self._ask_others(group, lane, attempt, read)
                 sightings[position] = seen or UNSEEN
@@ -89,8 +89,8 @@ class Tracker:
         alone = set(missed)
         parts = [[n for n in range(len(calls)) if n not in alone], *([n] for n in missed)]
         answers: list[Any] = [None] * len(calls)
-        told = await asyncio.gather(*(self._ask([calls[n] for n in part], group) for part in parts))
-        for part, some in zip(parts, told, strict=True):
+        by_part = await asyncio.gather(*(self._ask([calls[n] for n in part], group) for part in parts))
+        for part, some in zip(parts, by_part, strict=True):
             for n, answer in zip(part, some, strict=True):
                 answers[n] = answer
         return answers
@@ -114,14 +114,14 @@ class Tracker:
         before = self._seen.get(attempt.hash)
         return before is not None and before[1].where == "unknown"
 
-    def _read(self, intent: Intent, attempt: Attempt, told: Any, height: int) -> Sighting:
-        if isinstance(told, RpcFailure):
-            if isinstance(told, RpcError) and told.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
+    def _read(self, intent: Intent, attempt: Attempt, answer: Any, height: int) -> Sighting:
+        if isinstance(answer, RpcFailure):
+            if isinstance(answer, RpcError) and answer.cause in ("UNKNOWN_TRANSACTION", "TIMEOUT_ERROR"):
                 return self._remember(attempt.hash, UNSEEN, height + 1)
-            if isinstance(told, TimedOut):  # it proves nothing, and is no reason to stop looking at the others
+            if isinstance(answer, TimedOut):  # it proves nothing, and is no reason to stop looking at the others
                 return self._remember(attempt.hash, UNSEEN, height)
-            raise told
-        status = told.get("final_execution_status") if isinstance(told, dict) else None
+            raise answer
+        status = answer.get("final_execution_status") if isinstance(answer, dict) else None
         if not isinstance(status, str) or status not in STATUSES:
             raise BadAnswer("a transaction's final_execution_status is not known here")
         if status in self._settled:
@@ -129,7 +129,7 @@ class Tracker:
             # A no-op's result is its own, never that of the intent it kills.
             kind = "near.transaction" if attempt.purpose is Purpose.NOOP else intent.kind
             deposit = _deposit(intent, attempt)
-            outcome = judge(kind, intent.payload, told, attempt.hash, attempt.nonce, deposit)
+            outcome = judge(kind, intent.payload, answer, attempt.hash, attempt.nonce, deposit)
             return Sighting("final", outcome, height or None)
         # Nothing is final within two blocks of its inclusion, so the first sighting buys a pause of two.
         first = self._seen.get(attempt.hash, (0, UNSEEN))[1].where == "unknown"

@@ -143,11 +143,11 @@ def actions_of(raw: bytes) -> tuple[Action, ...]:
 
 def read_unsigned(raw: bytes) -> Read:
     """The whole of what a key is asked to sign; whatever is odd about the bytes is refused."""
-    told, reader, versioned = _read(raw)
+    transaction, reader, versioned = _read(raw)
     if versioned and (strict := reader.u8()) > 1:
         raise reader.wrong(f"the nonce mode is 0 or 1, not {strict}")
     reader.end()
-    return told
+    return transaction
 
 
 def delegate_digest(delegate: DelegateAction) -> bytes:

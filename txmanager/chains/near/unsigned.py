@@ -26,43 +26,46 @@ DELEGATE = "delegate"
 def read_effects(unsigned: bytes, public_key: str) -> Effects:
     if len(unsigned) > MAX_TRANSACTION_BYTES:  # before it is read: reading takes time by its size, and others wait
         raise InvalidInput("unsigned", f"has {len(unsigned)} bytes; nodes take {MAX_TRANSACTION_BYTES}")
-    told = read_unsigned(unsigned)
-    if str(told.public_key) != public_key:
-        raise InvalidInput("unsigned", f"is a transaction of the key {told.public_key}")
-    check_actions(told.actions)
-    index = "" if told.nonce_index is None else f"{told.nonce_index}:"
+    transaction = read_unsigned(unsigned)
+    if str(transaction.public_key) != public_key:
+        raise InvalidInput("unsigned", f"is a transaction of the key {transaction.public_key}")
+    check_actions(transaction.actions)
+    index = "" if transaction.nonce_index is None else f"{transaction.nonce_index}:"
     return Effects(
-        slot=f"{index}{told.nonce}",
-        receivers=_receivers(told),
-        actions=_actions(told),
-        methods=frozenset(_methods(told.actions)),
-        own_account=own_effects(told.receiver_id, told.actions, told.account_id),
-        value=deposit_at_risk(told.actions),
-        fee=worst_cost(told.actions, PURCHASE_PRICE).fee,
+        slot=f"{index}{transaction.nonce}",
+        receivers=_receivers(transaction),
+        actions=_actions(transaction),
+        methods=frozenset(_methods(transaction.actions)),
+        own_account=own_effects(transaction.receiver_id, transaction.actions, transaction.account_id),
+        value=deposit_at_risk(transaction.actions),
+        fee=worst_cost(transaction.actions, PURCHASE_PRICE).fee,
         least_fee=0,
-        account=told.account_id,
+        account=transaction.account_id,
     )
 
 
-def _receivers(told: Read) -> frozenset[str]:
-    delegates = [a.delegate for a in told.actions if isinstance(a, act.SignedDelegate)]
+def _receivers(transaction: Read) -> frozenset[str]:
+    delegates = [a.delegate for a in transaction.actions if isinstance(a, act.SignedDelegate)]
     found: frozenset[str] = frozenset()
-    if len(delegates) < len(told.actions):  # a transaction of nothing but a delegate only carries it to its sender
-        found = receivers_beside(told.receiver_id, told.actions)
+    # A transaction of nothing but a delegate only carries it to its sender.
+    if len(delegates) < len(transaction.actions):
+        found = receivers_beside(transaction.receiver_id, transaction.actions)
     for inner in delegates:
         found |= receivers_beside(inner.receiver_id, inner.actions)
-    return found - {told.account_id}
+    return found - {transaction.account_id}
 
 
-def _actions(told: Read) -> frozenset[str]:
-    names = {DELEGATE if isinstance(a, act.SignedDelegate) else name_of(a) for a in told.actions}
+def _actions(transaction: Read) -> frozenset[str]:
+    names = {DELEGATE if isinstance(a, act.SignedDelegate) else name_of(a) for a in transaction.actions}
     # We pay for what a delegate holds: wrapping an action must not make it another one.
-    inner = {name_of(a) for s in told.actions if isinstance(s, act.SignedDelegate) for a in s.delegate.actions}
-    if isinstance(told.actions[0], act.CreateAccount) and told.receiver_id != told.account_id:
+    inner = {name_of(a) for s in transaction.actions if isinstance(s, act.SignedDelegate) for a in s.delegate.actions}
+    if isinstance(transaction.actions[0], act.CreateAccount) and transaction.receiver_id != transaction.account_id:
         names -= {"add_key"}  # the first key of the account that this transaction creates
-    elif told.receiver_id == told.account_id:
+    elif transaction.receiver_id == transaction.account_id:
         names -= {"transfer"}  # to itself: a no-op
-    return frozenset((names | inner) - own_effects(told.receiver_id, told.actions, told.account_id))
+    return frozenset(
+        (names | inner) - own_effects(transaction.receiver_id, transaction.actions, transaction.account_id)
+    )
 
 
 def _methods(actions: Iterable[act.Action]) -> Iterable[str]:

@@ -68,8 +68,8 @@ def key_question(account_id: str, public_key: str, block: Mapping[str, Any]) -> 
     return "query", {"request_type": "view_access_key", "account_id": account_id, "public_key": public_key, **block}
 
 
-def read_key(told: Any) -> KeyView | None:
-    answer = mapping(told, "an access key")
+def read_key(result: Any) -> KeyView | None:
+    answer = mapping(result, "an access key")
     if "error" in answer:
         # nearcore answers a missing key as a *result*; reading its absent nonce as 0 is a classic way to lose money.
         said = shown(answer["error"], 4_000)  # it names the key, and a post-quantum one has 2,700 letters
@@ -169,9 +169,9 @@ async def list_keys(ask: Ask, account_id: str) -> dict[str, Mapping[str, Any]]:
             return found
 
 
-def _key_page(told: Any) -> tuple[dict[str, Mapping[str, Any]], str | None]:
+def _key_page(result: Any) -> tuple[dict[str, Mapping[str, Any]], str | None]:
     """The keys of one answer, and where the next page begins, if there is one."""
-    answer = mapping(told, "a list of access keys")
+    answer = mapping(result, "a list of access keys")
     keys, last = answer.get("keys"), answer.get("last_key")
     if not isinstance(keys, list):
         raise BadAnswer("a list of access keys has no keys")
