@@ -71,9 +71,9 @@ def check_stop(
         raise InvalidInput("cause", f"{cause} is no cause of a lane that is {state}")
     if command is not None and cause is not PauseCause.OPERATOR:
         raise InvalidInput("command", f"{command} needs a lane that an operator pauses")
-    told = command or (cause if cause is not PauseCause.OPERATOR else None)
-    if told is not None:
-        reason = reason or words_of(told)
+    stop = command or (cause if cause is not PauseCause.OPERATOR else None)
+    if stop is not None:
+        reason = reason or words_of(stop)
     return safe_reason(state, reason, cause, command), cause, command
 
 

@@ -87,14 +87,14 @@ class Backend:
 
 def _error(lane: str, refusal: Refusal) -> TxManagerError:
     """The one place where a refusal becomes an error of ours; a word of one operation is caught there."""
-    told = refusal.told
+    details = refusal.details
     match refusal.word:
         case "fenced":
-            return Fenced(lane, told["owner"], told["epoch"])
+            return Fenced(lane, details["owner"], details["epoch"])
         case "refused":
-            return Refused(told["entry"], told["why"])
+            return Refused(details["entry"], details["why"])
         case "rolled_back":
-            return RolledBack(lane, told["stored"], told["found"])
+            return RolledBack(lane, details["stored"], details["found"])
         case "not_found":
             return NotFound(f"no lane {lane}")
         case "signing":

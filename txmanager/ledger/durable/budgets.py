@@ -35,8 +35,8 @@ class BudgetBooks(Registry):
         turns: list[dict[str, int]] = [{} for _ in charges]
         for step in range(max((len(charge.budgets) for charge in charges), default=0)):
             waiting = [n for n, c in enumerate(charges) if step < len(c.budgets) and answers[n] is None]
-            told = await self._link.call_many([self._charge_call(charges[n], step) for n in waiting])
-            for n, row in zip(waiting, told, strict=True):
+            rows = await self._link.call_many([self._charge_call(charges[n], step) for n in waiting])
+            for n, row in zip(waiting, rows, strict=True):
                 budget = charges[n].budgets[step]
                 if row["word"] == "charged":
                     turns[n][budget.name] = row["turn"]
@@ -77,8 +77,8 @@ class BudgetBooks(Registry):
         return sum(await self._link.call_many(calls))
 
     async def usage(self, names: Sequence[str]) -> list[Usage]:
-        told = await self._link.call_many([self._budget_call(name, "usage") for name in names])
-        return [_usage(name, row) for name, row in zip(names, told, strict=True)]
+        rows = await self._link.call_many([self._budget_call(name, "usage") for name in names])
+        return [_usage(name, row) for name, row in zip(names, rows, strict=True)]
 
     async def override(self, name: str, limit: int | None, expected: int | None) -> bool:
         call = self._budget_call(name, "override", limit=limit, expected=expected)
@@ -97,8 +97,8 @@ class BudgetBooks(Registry):
 
     async def rebuild(self) -> int:
         places = [self._shared_object(f"budgets-{slot}") for slot in range(SLOTS)]
-        told = await self._link.call_many([Call(place, "history") for place in places])
-        moved = {slot: row["found"] for slot, row in enumerate(told) if row["stored"] != row["found"]}
+        rows = await self._link.call_many([Call(place, "history") for place in places])
+        moved = {slot: row["found"] for slot, row in enumerate(rows) if row["stored"] != row["found"]}
         if not moved:
             return 0
         books = await restored(self._every_record(), moved.keys(), await self.now_ms())

@@ -56,7 +56,7 @@ def pack_deaths(deaths: Mapping[str, Mapping[str, Json]]) -> Row:
 
 def unpack_record(lane: str, row: Row, *, whole: bool = False) -> Record:
     """By the names that records have in Redis, so that one reader reads both."""
-    told = {
+    values = {
         "s": row["status"],
         "l": row["life"],
         "i": row["position"],
@@ -71,7 +71,7 @@ def unpack_record(lane: str, row: Row, *, whole: bool = False) -> Record:
         "d": row["directive"],
         "r": str(row["resigns"]),
     }
-    fields = {name.encode(): value.encode() for name, value in told.items() if value is not None}
+    fields = {name.encode(): value.encode() for name, value in values.items() if value is not None}
     for attempt in row["attempts"]:
         name = f"{attempt['nonce']}:{attempt['hash']}".encode()
         fields[b"a:" + name] = b64decode(attempt["blob"])
@@ -95,8 +95,8 @@ def unpack_kept(id: IntentId, row: Row) -> Record:
 
 
 def unpack_taken(row: Row) -> Taken:
-    told = [row[name].encode() for name in ("id", "life", "fingerprint", "kind", "more", "payload")]
-    return entry(row["position"].encode(), [part for value in told for part in (b"", value)])
+    values = [row[name].encode() for name in ("id", "life", "fingerprint", "kind", "more", "payload")]
+    return entry(row["position"].encode(), [part for value in values for part in (b"", value)])
 
 
 def unpack_lane(row: Row) -> Lane:

@@ -57,9 +57,9 @@ class Finals(Producers, BudgetBooks):
         return int(await self._lane(lane, "acknowledge", records=[{"id": i.text, "life": life} for i, life in records]))
 
     async def backlog(self, lane: str, count: int) -> Backlog:
-        told = await self._lane(lane, "backlog", count=count)
-        gone = tuple(Gone(IntentId.parse(row["id"]), row["life"], row["at"]) for row in told["gone"])
-        return Backlog(gone, told["lost"])
+        answer = await self._lane(lane, "backlog", count=count)
+        gone = tuple(Gone(IntentId.parse(row["id"]), row["life"], row["at"]) for row in answer["gone"])
+        return Backlog(gone, answer["lost"])
 
     async def shelve(self, record: IntentId, lane: str, error: str) -> None:
         await self._lane(lane, "shelve", id=record.text, error=error[:500])

@@ -82,7 +82,7 @@ class Hints:
             while True:
                 try:
                     async with asyncio.timeout(_PING_S):
-                        told = await socket.receive()
+                        message = await socket.receive()
                 except TimeoutError:
                     if silent or asyncio.get_running_loop().time() - self._wanted[lane] >= _QUIET_S:
                         return
@@ -90,7 +90,7 @@ class Hints:
                     socket.ping()
                     continue
                 silent = False
-                for hint in told.split("\n") if told else ():
+                for hint in message.split("\n") if message else ():
                     if hint == "wake":
                         self._bells.ring(lane)
                     else:

@@ -36,10 +36,10 @@ class Call(NamedTuple):
 class Refusal(Exception):
     """A step refused by its object, in a word and what belongs to it; the caller turns it into an error of ours."""
 
-    def __init__(self, word: str, told: dict[str, Any]) -> None:
+    def __init__(self, word: str, details: dict[str, Any]) -> None:
         super().__init__(word)
         self.word = word
-        self.told = told
+        self.details = details
 
 
 class _Asked(NamedTuple):
@@ -163,10 +163,10 @@ class Link:
         if response.status != 200:
             raise Misconfigured(f"{self.address.name} is no ledger of ours: HTTP {response.status}")
         try:
-            told = orjson.loads(response.body)["answers"]
+            answers = orjson.loads(response.body)["answers"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
             raise Misconfigured(f"{self.address.name} is no ledger of ours: its answer cannot be read") from None
-        return [_answer(one) for one in told]
+        return [_answer(answer) for answer in answers]
 
     def _unauthorized(self, response: Response) -> Misconfigured:
         try:
@@ -228,17 +228,17 @@ class Link:
             await asyncio.wait(self._tasks)
 
 
-def _answer(told: dict[str, Any]) -> Any:
-    if "ok" in told:
-        return told["ok"]
-    word, more = told["error"], told["told"]
+def _answer(answer: dict[str, Any]) -> Any:
+    if "ok" in answer:
+        return answer["ok"]
+    word, details = answer["error"], answer["told"]
     if word == "unavailable":
-        return Unavailable(f"an object of the ledger is away ({more.get('why', '')}); the outcome is unknown")
+        return Unavailable(f"an object of the ledger is away ({details.get('why', '')}); the outcome is unknown")
     if word == "forbidden":
         return Misconfigured("the ledger refuses this to a producer; a worker needs the owner's secret")
     if word in ("unknown_operation", "unknown_object"):
         return Misconfigured("the Worker of the ledger is older than this release; deploy it first")
-    return Refusal(word, more)
+    return Refusal(word, details)
 
 
 def _dumps(call: Call) -> bytes:

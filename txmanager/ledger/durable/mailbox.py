@@ -27,8 +27,8 @@ class DurableMailbox:
         await self._ask("advance", target=target, lane=lane, event=event_id)
 
     async def bury(self, letter: DeadLetter) -> None:
-        told = {"id": letter.id, "target": letter.target, "at": letter.at, "limit": DEAD_LIMIT}
-        await self._ask("bury_letter", **told, letter=codec.text(asdict(letter), "event"))
+        args = {"id": letter.id, "target": letter.target, "at": letter.at, "limit": DEAD_LIMIT}
+        await self._ask("bury_letter", **args, letter=codec.text(asdict(letter), "event"))
 
     async def dead(self) -> list[DeadLetter]:
         return [_letter(body) for body in await self._ask("dead")]

@@ -22,9 +22,13 @@ class Numbers(Backend):
         seed: int | None = None,
         cap: Cap | None = None,
     ) -> Reserved:
-        told = await self._ask("reserve", lane, token, ttl_ms, chain_nonce, seed, cap)
+        answer = await self._ask("reserve", lane, token, ttl_ms, chain_nonce, seed, cap)
         return Reserved(
-            told["word"], codec.count(told.get("nonce")), told.get("until", 0), _skipped(told), told.get("state", "")
+            answer["word"],
+            codec.count(answer.get("nonce")),
+            answer.get("until", 0),
+            _skipped(answer),
+            answer.get("state", ""),
         )
 
     async def turn(
@@ -36,15 +40,15 @@ class Numbers(Backend):
         seed: int | None = None,
         cap: Cap | None = None,
     ) -> Turn:
-        told = await self._ask("turn", lane, token, ttl_ms, chain_nonce, seed, cap)
+        answer = await self._ask("turn", lane, token, ttl_ms, chain_nonce, seed, cap)
         return Turn(
-            told["word"],
-            codec.count(told.get("nonce")),
-            told.get("fence", 0),
-            told.get("until", 0),
-            told.get("ahead", 0),
-            _skipped(told),
-            told.get("state", ""),
+            answer["word"],
+            codec.count(answer.get("nonce")),
+            answer.get("fence", 0),
+            answer.get("until", 0),
+            answer.get("ahead", 0),
+            _skipped(answer),
+            answer.get("state", ""),
         )
 
     async def _ask(
@@ -69,8 +73,8 @@ class Numbers(Backend):
         return await self._give_back(lane, token, unlock=True)
 
     async def _give_back(self, lane: str, token: str, *, unlock: bool) -> Recycled:
-        told = await self._lane(lane, "recycle", token=token, unlock=unlock)
-        return Recycled(told["word"], codec.count(told.get("nonce")), gap=told.get("gap", False))
+        answer = await self._lane(lane, "recycle", token=token, unlock=unlock)
+        return Recycled(answer["word"], codec.count(answer.get("nonce")), gap=answer.get("gap", False))
 
     async def expire(self, lane: str) -> int:
         return int(await self._lane(lane, "expire"))
@@ -80,24 +84,24 @@ class Numbers(Backend):
         return int(await self._owned(fence, "reclaim", **args))
 
     async def book(self, lane: str) -> Book:
-        told = await self._lane(lane, "book")
+        answer = await self._lane(lane, "book")
         return Book(
-            next_nonce=codec.count(told["next_nonce"]),
-            chain_nonce=int(told["chain_nonce"]),
-            reserved=live([_reservation(row) for row in told["reserved"]]),
-            reuse=tuple(int(nonce) for nonce in told["reuse"]),
-            holder=told["holder"],
-            waiting=told["waiting"],
-            checked_at=told["checked_at"],
-            at=told["at"],
+            next_nonce=codec.count(answer["next_nonce"]),
+            chain_nonce=int(answer["chain_nonce"]),
+            reserved=live([_reservation(row) for row in answer["reserved"]]),
+            reuse=tuple(int(nonce) for nonce in answer["reuse"]),
+            holder=answer["holder"],
+            waiting=answer["waiting"],
+            checked_at=answer["checked_at"],
+            at=answer["at"],
         )
 
     async def checked(self, lane: str) -> None:
         await self._lane(lane, "checked")
 
 
-def _skipped(told: codec.Row) -> int:
-    return int(told.get("skipped", "0"))
+def _skipped(answer: codec.Row) -> int:
+    return int(answer.get("skipped", "0"))
 
 
 def _reservation(row: codec.Row) -> Reservation:

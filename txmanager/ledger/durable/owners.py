@@ -19,14 +19,14 @@ from txmanager.ledger.redis.codec import pack_outcome
 class Owners(Backend):
     async def lease(self, lane: str, owner: str, token: str, lease_ms: int) -> Lease:
         check_token(token)
-        told = await self._lane(lane, "lease", owner=owner, token=token, lease_ms=lease_ms)
-        word: Any = told["word"]
+        answer = await self._lane(lane, "lease", owner=owner, token=token, lease_ms=lease_ms)
+        word: Any = answer["word"]
         match word:
             case "leased":
-                fence = Fence(lane, told["owner"], told["epoch"], token)
-                return Lease(word, fence, codec.unpack_lane(told["lane"]), fence.owner, lease_ms)
+                fence = Fence(lane, answer["owner"], answer["epoch"], token)
+                return Lease(word, fence, codec.unpack_lane(answer["lane"]), fence.owner, lease_ms)
             case "held":
-                return Lease(word, owner=told["owner"], left_ms=told["left_ms"])
+                return Lease(word, owner=answer["owner"], left_ms=answer["left_ms"])
         return Lease(word)
 
     async def renew(self, fences: Sequence[Fence], lease_ms: int) -> list[Renewed]:
@@ -34,7 +34,7 @@ class Owners(Backend):
             Call(self._lane_object(fence.lane), "renew", {"fence": codec.pack_fence(fence), "lease_ms": lease_ms})
             for fence in fences
         ]
-        return [_renewed(told) for told in await self._link.ask(calls)]
+        return [_renewed(answer) for answer in await self._link.ask(calls)]
 
     async def release(self, fence: Fence) -> bool:
         return bool(await self._owned(fence, "release"))
@@ -69,7 +69,7 @@ class Owners(Backend):
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:
         rows = [_settlement(item) for item in batch]
         answers = await self._owned(fence, "settle", batch=rows, landed=codec.number(landed))
-        return [Settled(told["word"], told.get("status", ""), told.get("at", 0)) for told in answers]
+        return [Settled(answer["word"], answer.get("status", ""), answer.get("at", 0)) for answer in answers]
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         return bool(await self._owned(fence, "hold", id=id.text, life=life, **_hold(reason, evidence)))
@@ -112,11 +112,11 @@ class Owners(Backend):
         return sorted((one for one in found.values() if one.nonce >= since), key=lambda one: one.nonce)
 
 
-def _renewed(told: Any) -> Renewed:
-    if isinstance(told, Refusal):
-        return Renewed("fenced", owner=told.told["owner"], epoch=told.told["epoch"])
-    state = LaneState(told["state"])
-    return Renewed("renewed", told["depth"], state, told["asks"], told["moved"], told["owner"], told["epoch"])
+def _renewed(answer: Any) -> Renewed:
+    if isinstance(answer, Refusal):
+        return Renewed("fenced", owner=answer.details["owner"], epoch=answer.details["epoch"])
+    state = LaneState(answer["state"])
+    return Renewed("renewed", answer["depth"], state, answer["asks"], answer["moved"], answer["owner"], answer["epoch"])
 
 
 def _filled(record: Record) -> codec.Row:

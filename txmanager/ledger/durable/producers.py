@@ -32,8 +32,8 @@ class Producers(Backend):
         return _claimed(id, await self._home(id, "move", life=life, **{"from": old_lane, "to": new_lane}))
 
     async def alias(self, id: IntentId, fingerprint: str, target: IntentId) -> Claimed:
-        told = await self._home(id, "alias", slot=id.home, fingerprint=fingerprint, target=target.text)
-        return _claimed(id, told)
+        answer = await self._home(id, "alias", slot=id.home, fingerprint=fingerprint, target=target.text)
+        return _claimed(id, answer)
 
     async def append(self, lane: str, entries: Sequence[Entry]) -> list[Appended]:
         answers = await self._lane(lane, "append", entries=[_entry(entry) for entry in entries])
@@ -109,16 +109,16 @@ def _wish(claim: Claim) -> codec.Row:
     return {"id": id.text, "slot": id.home, "fingerprint": claim.fingerprint, "lane": claim.lane, "life": claim.life}
 
 
-def _claimed(id: IntentId, told: codec.Row) -> Claimed:
-    word: Any = told["word"]
+def _claimed(id: IntentId, answer: codec.Row) -> Claimed:
+    word: Any = answer["word"]
     match word:
         case "conflict":
             return Claimed(word)
         case "alias":
-            return Claimed(word, alias_of=IntentId.parse(told["alias_of"]))
+            return Claimed(word, alias_of=IntentId.parse(answer["alias_of"]))
         case "final":
-            return Claimed(word, told["lane"], told["life"], told["born"], codec.unpack_kept(id, told))
-    return Claimed(word, told["lane"], told["life"], told["born"])
+            return Claimed(word, answer["lane"], answer["life"], answer["born"], codec.unpack_kept(id, answer))
+    return Claimed(word, answer["lane"], answer["life"], answer["born"])
 
 
 def _entry(entry: Entry) -> codec.Row:
@@ -146,15 +146,15 @@ def _share(share: Share | None) -> codec.Row | None:
     return {"owner": share.owner, "size": share.size, "most": share.most, "most_bytes": share.most_bytes}
 
 
-def _appended(told: codec.Row) -> Appended:
-    word: Any = told["word"]
-    room = told.get("room")
+def _appended(answer: codec.Row) -> Appended:
+    word: Any = answer["word"]
+    room = answer.get("room")
     return Appended(
         word,
-        told.get("position", ""),
-        told.get("status", ""),
-        told.get("depth", 0),
-        told.get("at", 0),
-        codec.count(told.get("cursor")),
+        answer.get("position", ""),
+        answer.get("status", ""),
+        answer.get("depth", 0),
+        answer.get("at", 0),
+        codec.count(answer.get("cursor")),
         None if room is None else Room(room["count"], room["size"]),
     )

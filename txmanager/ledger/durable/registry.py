@@ -20,7 +20,7 @@ from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort, o
 
 class Registry(Backend):
     async def register(self, spec: LaneSpec) -> Lane:
-        told = {
+        args = {
             "id": spec.id,
             "pool": spec.pool,
             "weight": spec.weight,
@@ -29,7 +29,7 @@ class Registry(Backend):
             "keyless": spec.keyless,
         }
         try:
-            return await self._publish(await self._lane(spec.id, "register", **told))
+            return await self._publish(await self._lane(spec.id, "register", **args))
         except Refusal as refusal:
             if refusal.word == "closed":
                 raise LaneClosed(spec.id) from None
@@ -39,12 +39,12 @@ class Registry(Backend):
         return bool(await self._shared("lanes", "admit", owner=owner, lane=lane, most=most))
 
     async def forget_lane(self, lane: str) -> None:
-        told = await self._lane(lane, "forget")
-        if told is not None:
-            check_forgettable(lane, told["keyless"], LaneState(told["state"]), told["obstacle"])
+        answer = await self._lane(lane, "forget")
+        if answer is not None:
+            check_forgettable(lane, answer["keyless"], LaneState(answer["state"]), answer["obstacle"])
         # The lane first: whoever dies in between leaves a route to nothing, which the next call takes away.
         gone = await self._shared("lanes", "withdraw", lane=lane)
-        if told is None and not gone:
+        if answer is None and not gone:
             raise NotFound(f"no lane {lane}")
 
     async def set_lane(
@@ -60,7 +60,7 @@ class Registry(Backend):
         asks: int | None = None,
     ) -> Lane:
         reason, cause, command = check_stop(state, reason, cause, command)
-        told = {
+        args = {
             "state": state.value,
             "reason": reason,
             "cause": cause or "",
@@ -70,14 +70,14 @@ class Registry(Backend):
             "asks": asks,
         }
         try:
-            return await self._publish(await self._lane(lane, "set_lane", **told))
+            return await self._publish(await self._lane(lane, "set_lane", **args))
         except Refusal as refusal:
             if refusal.word == "outdated":
                 raise outdated(lane) from None
             if refusal.word == "busy":
-                left = refusal.told["left"]
+                left = refusal.details["left"]
                 raise NotAllowed(f"lane {lane} still holds {left} records; drain it first") from None
-            raise NotAllowed(f"lane {lane} is {refusal.told['state']}; it cannot become {state}") from None
+            raise NotAllowed(f"lane {lane} is {refusal.details['state']}; it cannot become {state}") from None
 
     async def _publish(self, row: codec.Row) -> Lane:
         """Tell producers: the lane's own state stands first, the registry follows."""

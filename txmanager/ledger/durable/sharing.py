@@ -18,8 +18,8 @@ class Sharing(Registry):
     async def draw(self, name: str, per_second: float, burst: int, want: int) -> Drawn:
         bucket = f"rates-{zlib.crc32(name.encode()) % _BUCKETS}"
         args = {"name": name, "per_second": float(per_second), "burst": burst, "want": want}
-        told = await self._shared(bucket, "draw", **args)
-        return Drawn(told["granted"], told["wait_ms"])
+        answer = await self._shared(bucket, "draw", **args)
+        return Drawn(answer["granted"], answer["wait_ms"])
 
     async def room(self, owner: str, pools: Collection[str] | None = None) -> Room:
         lanes = [route.lane for route in await self.routes() if pools is None or route.pool in pools]
@@ -29,8 +29,8 @@ class Sharing(Registry):
     async def note(self, entry: AuditEntry, keep: int = AUDIT_LIMIT) -> AuditEntry:
         stored = AuditEntry(*shortened(entry))
         args = {"tenant": stored.tenant, "refused": bool(stored.refused), "keep": keep}
-        told = await self._shared("audit", "note", **args, entry=codec.text(asdict(stored)))
-        return _entry({**told, "entry": codec.text(asdict(stored))})
+        answer = await self._shared("audit", "note", **args, entry=codec.text(asdict(stored)))
+        return _entry({**answer, "entry": codec.text(asdict(stored))})
 
     async def audit(self, tenant: str = ALL_TENANTS, count: int = 100) -> list[AuditEntry]:
         args = {"tenant": None if tenant == ALL_TENANTS else tenant, "count": count}
@@ -38,5 +38,5 @@ class Sharing(Registry):
 
 
 def _entry(row: codec.Row) -> AuditEntry:
-    told = codec.read(row["entry"])
-    return AuditEntry(**{**told, "at": row["at"], "id": f"{row['at']}-{row['number']}"})
+    fields = codec.read(row["entry"])
+    return AuditEntry(**{**fields, "at": row["at"], "id": f"{row['at']}-{row['number']}"})

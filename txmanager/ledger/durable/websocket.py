@@ -32,8 +32,8 @@ class WebSocket:
             raise Unavailable("the ledger opens no socket for hints") from None
         status, *headers = answer.decode("latin-1").split("\r\n")
         accept = base64.b64encode(hashlib.sha1((key + _GUID).encode(), usedforsecurity=False).digest()).decode()
-        told = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in headers)}
-        if " 101 " not in f"{status} " or told.get("sec-websocket-accept") != accept:
+        fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in headers)}
+        if " 101 " not in f"{status} " or fields.get("sec-websocket-accept") != accept:
             raise Unavailable(f"the ledger opens no socket for hints: {status[:80]}")
 
     async def receive(self) -> str:

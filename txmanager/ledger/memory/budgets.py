@@ -141,14 +141,14 @@ class BudgetStore:
     def moved_slots(self, history: str, vouched: bool) -> set[int]:
         return {slot for slot in self._histories if self.moved(slot, history, vouched)}
 
-    def restore(self, name: str, told: Restored, now: int) -> None:
+    def restore(self, name: str, restored: Restored, now: int) -> None:
         book = self._book(name, now)
-        for bucket, units in told.spent.items():
+        for bucket, units in restored.spent.items():
             book.spent[bucket] = max(units, book.spent.get(bucket, 0))
-        for one in told.open:
+        for one in restored.open:
             if book.open.setdefault(one.life, one) is one:
                 self._looks[name, one.life] = now + TOMBSTONE_MS
-        book.idle_ms = told.per_ms and told.per_ms + told.bucket_ms
+        book.idle_ms = restored.per_ms and restored.per_ms + restored.bucket_ms
         self._rest(book, now)
 
     def rebuilt(self, slot: int, history: str) -> None:

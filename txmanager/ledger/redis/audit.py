@@ -30,7 +30,7 @@ class AuditLog(Backend):
             keys.audited, *(("XREVRANGE", stream, "+", "-", "COUNT", count) for stream in streams)
         )
         found = [
-            _entry(id, {name.decode(): told.decode() for name, told in codec.pairs(flat).items()})
+            _entry(id, {name.decode(): value.decode() for name, value in codec.pairs(flat).items()})
             for page in pages
             for id, flat in page
         ]

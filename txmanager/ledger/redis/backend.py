@@ -77,8 +77,8 @@ class Backend:
         [now] = await self._runner.plain(self._keys.registry, ("TIME",))
         return self._hear_time(now)
 
-    def _hear_time(self, told: Sequence[bytes]) -> int:
-        return self._hear(int(told[0]) * 1000 + int(told[1]) // 1000)
+    def _hear_time(self, reply: Sequence[bytes]) -> int:
+        return self._hear(int(reply[0]) * 1000 + int(reply[1]) // 1000)
 
     def _hear(self, server_ms: int) -> int:
         self._heard = server_ms, time.monotonic()

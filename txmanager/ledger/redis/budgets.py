@@ -90,11 +90,11 @@ class BudgetBooks(Records):
         now = await self.now_ms()
         due = ("ZRANGEBYSCORE", agenda, "-inf", now, "LIMIT", 0, count)
         [members] = await self._runner.plain(agenda, due)
-        told = [member.decode().split(" ", 2) for member in members]
-        over = [member for member, (sort, _, _) in zip(members, told, strict=True) if sort != "o"]
+        parts = [member.decode().split(" ", 2) for member in members]
+        over = [member for member, (sort, _, _) in zip(members, parts, strict=True) if sort != "o"]
         if over:
             await self._runner.plain(agenda, ("ZREM", agenda, *over))
-        open_ones = [(life, name) for sort, life, name in told if sort == "o"]
+        open_ones = [(life, name) for sort, life, name in parts if sort == "o"]
         if not open_ones:
             return []
         asked = [("HGET", self._keys.budget(name)[0], f"o:{life}") for life, name in open_ones]
@@ -108,8 +108,8 @@ class BudgetBooks(Records):
 
     async def rebuild(self) -> int:
         asked = [self._keys.budget_place(slot)[1] for slot in range(SLOTS)]
-        told = await self._runner.run_many([Call("rebuilt", (key,), (self._vouched, "")) for key in asked])
-        moved = {slot: found for slot, (stored, found) in enumerate(told) if stored != found}
+        replies = await self._runner.run_many([Call("rebuilt", (key,), (self._vouched, "")) for key in asked])
+        moved = {slot: found for slot, (stored, found) in enumerate(replies) if stored != found}
         if not moved or self.vouches:
             return 0
         books = await restored(self._every_record(), moved.keys(), await self.now_ms())
@@ -130,9 +130,9 @@ def _charged(budgets: Sequence[Budget], reply: Sequence[Any]) -> Charged:
     match reply:
         case [b"charged", *turns]:
             return Charged("charged", {b.name: int(turn) for b, turn in zip(budgets, turns, strict=True)})
-        case [b"exhausted" | b"moved" as word, which, told]:
+        case [b"exhausted" | b"moved" as word, which, numbers]:
             budget = budgets[int(which) - 1]
-            return Charged(word.decode(), budget=budget, usage=_usage(budget.name, told))
+            return Charged(word.decode(), budget=budget, usage=_usage(budget.name, numbers))
         case _:
             return Charged(reply[0].decode())
 

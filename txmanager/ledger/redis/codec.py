@@ -141,7 +141,7 @@ def pack_outcome(outcome: Outcome) -> bytes:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Json]:
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "status": outcome.status,
         "tx_hash": outcome.tx_hash,
         "nonce": None if outcome.nonce is None else str(outcome.nonce),
@@ -149,10 +149,10 @@ def _outcome_json(outcome: Outcome) -> dict[str, Json]:
         "error": outcome.error,
     }
     if outcome.cost is not None:
-        told["cost"] = str(outcome.cost)
+        fields["cost"] = str(outcome.cost)
     if outcome.noop_cost:
-        told["noop_cost"] = str(outcome.noop_cost)
-    return told
+        fields["noop_cost"] = str(outcome.noop_cost)
+    return fields
 
 
 def _outcome(body: Json) -> Outcome:
@@ -219,7 +219,7 @@ def pack_untimed(record: Record) -> bytes:
 
 def _pack_untimed(record: Record, outcome: Outcome) -> bytes:
     intent = record.intent
-    told = dumps(
+    packed = dumps(
         {
             "kind": intent.kind,
             "more": more(intent).decode(),
@@ -232,7 +232,7 @@ def _pack_untimed(record: Record, outcome: Outcome) -> bytes:
             "attempts": [[str(a.nonce), a.hash, a.purpose, _attempt_json(a), a.proof] for a in record.attempts],
         }
     )
-    return told[:-1] + b',"up":'
+    return packed[:-1] + b',"up":'
 
 
 def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: bytes) -> Record:
@@ -306,8 +306,8 @@ def _stop(state: LaneState, reason: str, fields: Fields) -> tuple[StopCause | No
     """Cause and command, if they belong to the state, reason and evidence that stand; else release 0.1.0 wrote those
     last, and its words tell."""
     stored, _, words = text(fields.get(b"stop")).partition(" ")
-    told = b"\n".join((fields[b"state"], fields.get(b"reason", b""), fields.get(b"evidence", b"")))
-    if stored != hashlib.sha1(told, usedforsecurity=False).hexdigest():
+    content = b"\n".join((fields[b"state"], fields.get(b"reason", b""), fields.get(b"evidence", b"")))
+    if stored != hashlib.sha1(content, usedforsecurity=False).hexdigest():
         return from_reason(state, reason)
     cause, _, command = words.partition(" ")
     kind = PauseCause if state is LaneState.PAUSED else QuarantineCause

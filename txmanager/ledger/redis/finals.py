@@ -30,7 +30,7 @@ class Finals(BudgetBooks):
             found = [id for id, acknowledged in await self._acknowledged(lane, found) if acknowledged]
         if left_alone:
             now = await self.now_ms()
-            since = {id: int(told.split()[0]) for id, told in codec.pairs(left_alone).items()}
+            since = {id: int(entry.split()[0]) for id, entry in codec.pairs(left_alone).items()}
             shelved = {id for id, at in since.items() if now - at < SHELVED_MS}
             if again := since.keys() - shelved:
                 await self._runner.plain(shelf, ("HDEL", shelf, *again))
@@ -96,13 +96,13 @@ class Finals(BudgetBooks):
 
     async def shelve(self, record: IntentId, lane: str, error: str) -> None:
         key = self._keys.shelf(lane)
-        told = f"{await self.now_ms()} {error[:500]}"
-        await self._runner.plain(key, ("HSET", key, str(record), told))
+        entry = f"{await self.now_ms()} {error[:500]}"
+        await self._runner.plain(key, ("HSET", key, str(record), entry))
 
     async def shelved(self, lane: str) -> dict[str, str]:
         key = self._keys.shelf(lane)
         [found] = await self._runner.plain(key, ("HGETALL", key))
-        return {id.decode(): told.decode().partition(" ")[2] for id, told in codec.pairs(found).items()}
+        return {id.decode(): entry.decode().partition(" ")[2] for id, entry in codec.pairs(found).items()}
 
     async def retire(self, records: Sequence[Record]) -> int:
         check_retirable(records)

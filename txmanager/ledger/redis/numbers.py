@@ -153,8 +153,8 @@ def _signing(lane: str) -> NotAllowed:
 
 def _reserved(flat: Sequence[bytes]) -> tuple[Reservation, ...]:
     found = []
-    for token, told in codec.pairs(flat).items():
-        nonce, state, at, till, *sent = told.decode().split(" ")
+    for token, entry in codec.pairs(flat).items():
+        nonce, state, at, till, *sent = entry.decode().split(" ")
         if state in ("reserved", "sent"):
             word = cast(Literal["reserved", "sent"], state)
             uses = tuple(_sent(one) for one in sent)

@@ -133,12 +133,12 @@ class Owners(Backend):
         if reply[0] == b"rolled_back":
             raise RolledBack(lane, reply[1].decode(), reply[2].decode())
         at, answers = int(reply[1]), []
-        for item, told in zip(batch, reply[2:], strict=True):
-            if isinstance(told, bytes):
-                answers.append(Settled("settled", item.outcome.status.value, at, told == b"retired"))
+        for item, answer in zip(batch, reply[2:], strict=True):
+            if isinstance(answer, bytes):
+                answers.append(Settled("settled", item.outcome.status.value, at, answer == b"retired"))
             else:
-                word: Any = told[0].decode()
-                answers.append(Settled(word, told[1].decode() if len(told) > 1 else ""))
+                word: Any = answer[0].decode()
+                answers.append(Settled(word, answer[1].decode() if len(answer) > 1 else ""))
         return answers
 
     def _home_args(self, item: Settlement) -> tuple[Arg, ...]:

@@ -56,7 +56,7 @@ def _digest(lanes: Collection[str]) -> str:
 
 class Registry(Backend):
     _routes: _Routes | None = None
-    _told: tuple[Member, str] | None = None
+    _announced: tuple[Member, str] | None = None
     """What the server was told of this process, and its digest."""
     _listening: tuple[list[str], dict[str, str], frozenset[str]] | None = None
     """The lanes last listened to, and their channels."""
@@ -148,7 +148,7 @@ class Registry(Backend):
         if known is None or fresh or time.monotonic() - known.read_at > _READ_ALL_S:
             return await self._read_routes()
         registry, revision, changes = self._keys.of_registry
-        count, said, told, now = await self._runner.plain(
+        count, said, entries, now = await self._runner.plain(
             registry,
             ("HLEN", registry),
             ("GET", revision),
@@ -156,7 +156,7 @@ class Registry(Backend):
             ("TIME",),
         )
         self._hear_time(now)
-        lanes = [flat[1] for _, flat in told]
+        lanes = [flat[1] for _, flat in entries]
         if int(said or 0) != known.revision + len(lanes):
             return await self._read_routes()  # too many changes, or another history of the registry
         if lanes:
@@ -195,13 +195,13 @@ class Registry(Backend):
         return codec.lane(lane, await self._runner.run("lane", self._lane_keys(lane)))
 
     async def heartbeat(self, member: Member, ttl_ms: int) -> None:
-        known = self._told is not None and self._told[0] == member
-        digest = self._told[1] if self._told is not None and known else _digest(member.lanes)
+        known = self._announced is not None and self._announced[0] == member
+        digest = self._announced[1] if self._announced is not None and known else _digest(member.lanes)
         keys, args = self._keys.of_members, (member.name, ttl_ms, digest)
         if not (known and await self._runner.run("heartbeat", keys, (*args, ""))):
             body = codec.dumps({"name": member.name, "lanes": sorted(member.lanes)})
             await self._runner.run("heartbeat", keys, (*args, body))
-        self._told = member, digest
+        self._announced = member, digest
 
     async def leave(self, name: str) -> None:
         members, deadlines, versions = self._keys.of_members
@@ -210,17 +210,17 @@ class Registry(Backend):
 
     async def members(self) -> list[Member]:
         reply = await self._runner.run("members", self._keys.of_members)
-        told = {name.decode(): digest.decode() for name, digest in codec.pairs(reply).items()}
-        known = {digest: self._lane_sets[digest] for digest in told.values() if digest in self._lane_sets}
+        digests = {name.decode(): digest.decode() for name, digest in codec.pairs(reply).items()}
+        known = {digest: self._lane_sets[digest] for digest in digests.values() if digest in self._lane_sets}
         # One worker is asked for what many say of themselves; who was not asked in time is asked by name.
-        ask = {digest or name: name for name, digest in told.items() if digest not in known}
+        ask = {digest or name: name for name, digest in digests.items() if digest not in known}
         found = await self._read_members(list(ask.values()), known)
-        late = [name for name, digest in told.items() if name not in found and digest not in known]
+        late = [name for name, digest in digests.items() if name not in found and digest not in known]
         found |= await self._read_members(late, known)
         self._lane_sets = known
         return [
             found[name] if name in found else Member(name, known[digest])
-            for name, digest in sorted(told.items())
+            for name, digest in sorted(digests.items())
             if name in found or digest in known
         ]
 
