@@ -23,9 +23,9 @@ _MIGRATIONS = 7_236_911
 _BUSY_MS = 10_000
 
 
-def _url(told: str) -> URL:
+def _url(setting: str) -> URL:
     try:
-        url = make_url(told)
+        url = make_url(setting)
     except ArgumentError:
         url = None
     if url is None or url.drivername not in _DRIVERS:

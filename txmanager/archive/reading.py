@@ -147,8 +147,8 @@ class SqlReader:
         sums: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * 6)
         async with self._database.reading() as connection:
             for row in await connection.execute(select(usage).where(*said)):
-                told = row._mapping
-                key = (told["network"], told["spending"], *(told[group.value] for group in wanted.by))
+                fields = row._mapping
+                key = (fields["network"], fields["spending"], *(fields[group.value] for group in wanted.by))
                 values = (row.done, row.failed, row.cancelled, int(row.cost), int(row.deposits), row.unknown)
                 sums[key] = [have + more for have, more in zip(sums[key], values, strict=True)]
         return [_line(key, wanted.by, values) for key, values in sorted(sums.items())]
@@ -163,8 +163,8 @@ class SqlReader:
             if not (ms.isdecimal() and n.isdecimal() and len(ms) <= 15 and len(n) <= 15):
                 raise InvalidInput("before", "is none of ours; send the id of an entry")
             said.append(or_(c.ms < int(ms), and_(c.ms == int(ms), c.n < int(n))))
-        told = [c[name] for name in ("who", "tenant", "what", "on", "origin", "told", "refused", "at", "id")]
-        statement = select(*told).where(*said).order_by(c.ms.desc(), c.n.desc()).limit(count)
+        columns = [c[name] for name in ("who", "tenant", "what", "on", "origin", "told", "refused", "at", "id")]
+        statement = select(*columns).where(*said).order_by(c.ms.desc(), c.n.desc()).limit(count)
         async with self._database.reading() as connection:
             return [AuditEntry(*row) for row in await connection.execute(statement)]
 

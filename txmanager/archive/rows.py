@@ -58,8 +58,8 @@ def intent_row(ended: Ended) -> dict[str, Any]:
 def outcome_digest(record: Record) -> str:
     """Of what the chain said: two archivers, or two observers, must come to the same."""
     assert record.outcome is not None
-    told = orjson.dumps(_outcome_json(record.outcome), option=orjson.OPT_SORT_KEYS)
-    return hashlib.blake2b(told, digest_size=16).hexdigest()
+    content = orjson.dumps(_outcome_json(record.outcome), option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def tag_rows(ended: Ended, indexed: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -133,7 +133,7 @@ def _attempt_json(attempt: Attempt) -> dict[str, Json]:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Json]:
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "status": outcome.status,
         "tx_hash": outcome.tx_hash,
         "nonce": None if outcome.nonce is None else str(outcome.nonce),
@@ -142,34 +142,34 @@ def _outcome_json(outcome: Outcome) -> dict[str, Json]:
         "cost": None if outcome.cost is None else str(outcome.cost),
     }
     # Only where there is one: the digest of what an older release archived stays the same.
-    return {**told, "noop_cost": str(outcome.noop_cost)} if outcome.noop_cost else told
+    return {**fields, "noop_cost": str(outcome.noop_cost)} if outcome.noop_cost else fields
 
 
 def read_record(row: Any) -> Record:
     """From a row of `intents` joined with its document."""
-    told = orjson.loads(row.record)
-    outcome = told["outcome"]
+    document = orjson.loads(row.record)
+    outcome = document["outcome"]
     status = Status(row.status)
     return Record(
         intent=Intent(
             id=IntentId(pool=row.pool, key=row.key, tenant=row.tenant),
             kind=row.kind,
             payload=orjson.loads(row.payload) if row.payload is not None else {},
-            fingerprint=told["fingerprint"],
-            partition_key=told["partition_key"],
-            max_age_s=told["max_age_s"],
-            metadata=told["metadata"],
-            version=told["version"],
-            limits=told["limits"],
-            token=told["token"],
+            fingerprint=document["fingerprint"],
+            partition_key=document["partition_key"],
+            max_age_s=document["max_age_s"],
+            metadata=document["metadata"],
+            version=document["version"],
+            limits=document["limits"],
+            token=document["token"],
         ),
         lane=row.lane,
         life=row.life,
         status=status,
-        position=told["position"],
-        created_at=told["created_at"],
+        position=document["position"],
+        created_at=document["created_at"],
         updated_at=row.ended_at,
-        attempts=tuple(_attempt(one) for one in told["attempts"]),
+        attempts=tuple(_attempt(one) for one in document["attempts"]),
         outcome=Outcome(
             status=status,
             tx_hash=outcome["tx_hash"],
@@ -179,22 +179,22 @@ def read_record(row: Any) -> Record:
             cost=None if outcome["cost"] is None else int(outcome["cost"]),
             noop_cost=int(outcome.get("noop_cost", 0)),
         ),
-        hold=told["hold"],
-        cancel_requested=told["cancel_requested"],
-        resigns=told["resigns"],
+        hold=document["hold"],
+        cancel_requested=document["cancel_requested"],
+        resigns=document["resigns"],
     )
 
 
-def _attempt(told: Json) -> Attempt:
-    until = told["valid_until"]
+def _attempt(fields: Json) -> Attempt:
+    until = fields["valid_until"]
     return Attempt(
-        nonce=int(told["nonce"]),
-        hash=told["hash"],
+        nonce=int(fields["nonce"]),
+        hash=fields["hash"],
         raw=b"",
-        purpose=Purpose(told["purpose"]),
-        signed_at=told["signed_at"],
-        base_height=int(told["base_height"]),
+        purpose=Purpose(fields["purpose"]),
+        signed_at=fields["signed_at"],
+        base_height=int(fields["base_height"]),
         valid_until=None if until is None else int(until),
-        terms=told["terms"],
-        proof=told["proof"],
+        terms=fields["terms"],
+        proof=fields["proof"],
     )
