@@ -264,14 +264,14 @@ def noted_charge(amount: int, unit: int, budgets: Sequence[Budget]) -> dict[str,
 
 def charge_of(intent: Intent) -> Noted | None:
     """What an intent was charged; None where it was not, or where nobody can read it."""
-    told = intent.limits.get(CHARGE)
-    if told is None or not isinstance(
-        told, Mapping
+    charge = intent.limits.get(CHARGE)
+    if charge is None or not isinstance(
+        charge, Mapping
     ):  # None first: asked of every intent, and an abstract class is slow
         return None
     try:
-        budgets = tuple((str(name), int(per)) for name, per in told["budgets"])
-        noted = Noted(int(told["amount"]), int(told["unit"]), int(told["units"]), budgets)
+        budgets = tuple((str(name), int(per)) for name, per in charge["budgets"])
+        noted = Noted(int(charge["amount"]), int(charge["unit"]), int(charge["units"]), budgets)
     except (KeyError, TypeError, ValueError):
         return None
     return noted if noted.unit > 0 and noted.amount >= 0 else None

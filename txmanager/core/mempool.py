@@ -79,7 +79,7 @@ class Machine:
             s = self.book.senders[offers[index].sender]
             if s.hold is not None and s.hold.hash == hash and s.hold.call == call and s.hold.owner == owner:
                 was = answers[index]
-                answers[index] = Admitted("admitted", was.base, was.gapped, self._told(s, s.hold, now), was.replaced)
+                answers[index] = Admitted("admitted", was.base, was.gapped, self._granted(s, s.hold, now), was.replaced)
         return answers
 
     def _offer(self, offer: Offer, read: Count | None, call: str, cold: set[str], now: int) -> Admitted:
@@ -129,8 +129,8 @@ class Machine:
         book = self.book
         mine = [s for s in book.holds.values() if s.hold is not None and s.hold.call == call and s.hold.owner == owner]
         if mine:
-            told = [self._told(s, s.hold, now) for s in mine if s.hold is not None]
-            return Taken(tuple(sorted(told, key=_by_fence)), next_ms=self._next_ms(now))
+            granted = [self._granted(s, s.hold, now) for s in mine if s.hold is not None]
+            return Taken(tuple(sorted(granted, key=_by_fence)), next_ms=self._next_ms(now))
         for _, address in sorted((at, address) for address, at in book.due.items() if at <= now)[:PAGE]:
             self._rouse(book.senders[address], now)
         grants: list[Grant] = []
@@ -200,9 +200,9 @@ class Machine:
         )
         self.book.holds[s.address] = s
         self.book.arrange(s)
-        return self._told(s, s.hold, now)
+        return self._granted(s, s.hold, now)
 
-    def _told(self, s: Sender, hold: Hold, now: int) -> Grant:
+    def _granted(self, s: Sender, hold: Hold, now: int) -> Grant:
         tx = self.book.txs[hold.hash]
         left = max(0, hold.until - now)
         waited_ms = max(0, hold.at - tx.at)
@@ -244,8 +244,8 @@ class Machine:
             if s.done != fence:
                 return Done("stale", None, 0, s.waiting)
             after = [h for h in book.holds.values() if h.hold is not None and h.hold.after == fence]
-            told = [self._told(h, h.hold, now) for h in after if h.hold is not None and h.hold.owner == owner]
-            return Done("done", told[0] if told else None, 0, s.waiting)
+            granted = [self._granted(h, h.hold, now) for h in after if h.hold is not None and h.hold.owner == owner]
+            return Done("done", granted[0] if granted else None, 0, s.waiting)
         tx = book.txs[hold.hash]
         self._release(s)
         s.done = fence
@@ -283,12 +283,12 @@ class Machine:
     # -- what the chain says
 
     def observe(self, counts: Mapping[str, Count], now: int) -> dict[str, Observed]:
-        told: dict[str, Observed] = {}
+        answers: dict[str, Observed] = {}
         for address, read in counts.items():
             s = self.book.senders.get(address)
-            told[address] = Observed("unknown") if s is None else self._observe(s, read, now)
+            answers[address] = Observed("unknown") if s is None else self._observe(s, read, now)
         self.rung = self.rung or bool(self.book.ready)
-        return told
+        return answers
 
     def _observe(self, s: Sender, read: Count, now: int) -> Observed:
         book, before, floor = self.book, s.count, s.floor

@@ -74,31 +74,37 @@ class KeyPolicy:
     chain_id: int | None = None
 
 
-def judge(policy: KeyPolicy, told: Effects) -> Refusal | None:
+def judge(policy: KeyPolicy, effects: Effects) -> Refusal | None:
     """What is wrong with the transaction, whatever the day has seen."""
-    if (told.account, told.chain_id) != (policy.account, policy.chain_id):
+    if (effects.account, effects.chain_id) != (policy.account, policy.chain_id):
         found, wanted = (
-            (f"account {told.account!r}", policy.account)
-            if told.account != policy.account
-            else (f"chain {told.chain_id}", policy.chain_id)
+            (f"account {effects.account!r}", policy.account)
+            if effects.account != policy.account
+            else (f"chain {effects.chain_id}", policy.chain_id)
         )
         return Refusal(Concerns.KEY, f"the transaction is of {found}; this key signs for {wanted} only")
     words = (
-        _first(told.own_account - policy.own_account, "{} changes the signing account itself")
-        or _first(told.actions - policy.actions, "the action {} is not allowed")
-        or _first({r for r in told.receivers if not allowed(r, policy.receivers)}, "the receiver {} is not allowed")
-        or (_first(told.methods - policy.methods, "the method {} is not allowed") if policy.methods is not None else "")
+        _first(effects.own_account - policy.own_account, "{} changes the signing account itself")
+        or _first(effects.actions - policy.actions, "the action {} is not allowed")
+        or _first({r for r in effects.receivers if not allowed(r, policy.receivers)}, "the receiver {} is not allowed")
+        or (
+            _first(effects.methods - policy.methods, "the method {} is not allowed")
+            if policy.methods is not None
+            else ""
+        )
     )
     if words:
         return Refusal(Concerns.REQUEST, words)
-    if told.value > policy.max_value:
-        return Refusal(Concerns.REQUEST, f"it can take {told.value} from the account; {policy.max_value} is allowed")
-    if told.fee > policy.max_fee:
+    if effects.value > policy.max_value:
+        return Refusal(Concerns.REQUEST, f"it can take {effects.value} from the account; {policy.max_value} is allowed")
+    if effects.fee > policy.max_fee:
         # At a price that refuses even the cheapest transaction, the market is to blame and not this one.
-        concerns = Concerns.REQUEST if told.least_fee <= policy.max_fee else Concerns.KEY
-        return Refusal(concerns, f"its fee may be {told.fee}; {policy.max_fee} is allowed")
-    if told.cost > policy.max_per_day:
-        return Refusal(Concerns.REQUEST, f"it may cost {told.cost}, more than the {policy.max_per_day} of a whole day")
+        concerns = Concerns.REQUEST if effects.least_fee <= policy.max_fee else Concerns.KEY
+        return Refusal(concerns, f"its fee may be {effects.fee}; {policy.max_fee} is allowed")
+    if effects.cost > policy.max_per_day:
+        return Refusal(
+            Concerns.REQUEST, f"it may cost {effects.cost}, more than the {policy.max_per_day} of a whole day"
+        )
     return None
 
 
