@@ -77,26 +77,26 @@ def budget_contradictions(
     retention_s: int,
 ) -> Iterator[InvalidSettings]:
     seen: set[tuple[str, int]] = set()
-    for n, told in enumerate(budgets):
+    for n, settings in enumerate(budgets):
         at = f"{where}[{n}]"
-        if told.network not in networks:
-            yield InvalidSettings(f"{at}.network", f"names no [networks.{told.network}]; add it or remove it")
+        if settings.network not in networks:
+            yield InvalidSettings(f"{at}.network", f"names no [networks.{settings.network}]; add it or remove it")
             continue
-        if (told.network, told.per) in seen:
+        if (settings.network, settings.per) in seen:
             yield InvalidSettings(f"{at}.per", "is there twice for this network; keep one of the two")
-        seen.add((told.network, told.per))
-        if told.per > retention_s * 1000:
+        seen.add((settings.network, settings.per))
+        if settings.per > retention_s * 1000:
             yield InvalidSettings(
                 f"{at}.per",
                 f'must not exceed ledger.retention_s ({retention_s} s), or be "ever": records tell what was spent',
             )
         try:
-            units_told = told.budget("", units[told.network]).limit
+            limit = settings.budget("", units[settings.network]).limit
         except ValueError as error:
             yield InvalidSettings(f"{at}.amount", str(error))
             continue
-        if not 1 <= units_told <= MOST_UNITS:
-            unit = units[told.network]
+        if not 1 <= limit <= MOST_UNITS:
+            unit = units[settings.network]
             yield InvalidSettings(
                 f"{at}.amount", f"must be from {unit.budget} to {MOST_UNITS * unit.budget} {unit.smallest}"
             )

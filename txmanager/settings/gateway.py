@@ -149,8 +149,8 @@ def with_seed_names(
         used[field] = _seed_value(variable, field, text.strip().lower())
     if not used:
         return settings, {}
-    told = {name: getattr(settings, name) for name in settings.model_fields_set}
-    return GatewaySettings.model_validate({**told, **used}), used
+    fields = {name: getattr(settings, name) for name in settings.model_fields_set}
+    return GatewaySettings.model_validate({**fields, **used}), used
 
 
 def _seed_value(variable: str, field: str, text: str) -> object:

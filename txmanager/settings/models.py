@@ -303,15 +303,15 @@ class Settings(Part):
 
     def _budgets(self) -> Iterator[InvalidSettings]:
         units = {name: self.family(name).unit for name in self.networks}
-        told = {f"api.tokens[{n}].limits.budget": token.limits.budget for n, token in enumerate(self.api.tokens)}
+        by_place = {f"api.tokens[{n}].limits.budget": token.limits.budget for n, token in enumerate(self.api.tokens)}
         for name, pool in self.pools.items():
             for field in ("budget", "budget_per_key"):
                 where, budgets = f"pools.{name}.policy.{field}", getattr(pool.policy, field)
-                told[where] = budgets
+                by_place[where] = budgets
                 for n, one in enumerate(budgets):
                     if one.network != pool.network:
                         yield InvalidSettings(f"{where}[{n}].network", f"must be the pool's own, {pool.network!r}")
-        for where, budgets in told.items():
+        for where, budgets in by_place.items():
             yield from budget_contradictions(where, budgets, self.networks, units, self.ledger.retention_s)
 
     def _doors(self) -> Iterator[InvalidSettings]:

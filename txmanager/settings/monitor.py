@@ -48,25 +48,25 @@ class MonitoredNetwork(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _renamed(cls, told: object) -> object:
-        old = [name for name in RENAMED if isinstance(told, Mapping) and name in told]
+    def _renamed(cls, value: object) -> object:
+        old = [name for name in RENAMED if isinstance(value, Mapping) and name in value]
         if old:
             words = ", ".join(f"{name} is {RENAMED[name]} now" for name in old)
             raise ValueError(
                 f"{words}; a purse is filled up from low to high, paid by the pool treasury (docs/money.md)"
             )
-        return told
+        return value
 
     def marks(self, unit: Unit) -> dict[PurseName, Marks]:
         """`ValueError` says what is wrong with an amount."""
-        told: dict[PurseName, tuple[str | None, str | None]] = {"account": (self.low, self.high)}
+        amounts: dict[PurseName, tuple[str | None, str | None]] = {"account": (self.low, self.high)}
         if self.gas_key is not None:
-            told["gas_key"] = (self.gas_key.low, self.gas_key.high)
+            amounts["gas_key"] = (self.gas_key.low, self.gas_key.high)
         if self.allowance is not None:
-            told["allowance"] = (self.allowance.low, None)
+            amounts["allowance"] = (self.allowance.low, None)
         return {
             name: Marks(unit.parse(low), unit.parse(high) if high is not None else None)
-            for name, (low, high) in told.items()
+            for name, (low, high) in amounts.items()
             if low is not None
         }
 

@@ -95,8 +95,8 @@ def key_source(value: object, info: ValidationInfo) -> KeySource:
     if isinstance(value, Mapping):
         if not value.keys() <= {"source", "public_key"} or not all(isinstance(one, str) for one in value.values()):
             raise ValueError('a pinned key looks like { source = "hsm:relayer-1", public_key = "..." }')
-        told: Mapping[str, str] = value
-        value, pinned = told.get("source"), told.get("public_key")
+        fields: Mapping[str, str] = value
+        value, pinned = fields.get("source"), fields.get("public_key")
     if not isinstance(value, str):
         raise ValueError("must be text in quotes")
     signers = (f"{name}:" for name in (info.context or {}).get("signers", ()))
