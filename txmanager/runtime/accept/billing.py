@@ -71,12 +71,13 @@ class Billing:
             yield from pool.own
 
     def of_key(self, tenant: str, pool: str, key: str) -> list[Named]:
-        told = self.pools.get(pool)
-        if told is None:
+        of_pool = self.pools.get(pool)
+        if of_pool is None:
             return []
         owner = f"{tenant}/{pool}/{key}"
         return [
-            Named(one.budget(f"key:{owner}", told.unit), "key", owner, told.network, told.unit) for one in told.per_key
+            Named(one.budget(f"key:{owner}", of_pool.unit), "key", owner, of_pool.network, of_pool.unit)
+            for one in of_pool.per_key
         ]
 
     def bill(
@@ -91,9 +92,9 @@ class Billing:
     ) -> Billed:
         """`PolicyRefused` and `BudgetExhausted` are of new intents alone: a known key is answered all the same.
         `beside` makes more budgets from the units of the charge; they are held against before the configured ones."""
-        told = self.pools.get(pool)
-        paying = list(self._paying(token, tenant, pool, budget_key, told))
-        if told is None or not paying:
+        of_pool = self.pools.get(pool)
+        paying = list(self._paying(token, tenant, pool, budget_key, of_pool))
+        if of_pool is None or not paying:
             return Billed(noted(*max_costs))
         known = [cost for cost in (worst, *max_costs) if cost is not None]
         if not known:
@@ -101,30 +102,30 @@ class Billing:
                 "gas", "is needed, or a max_cost of the token or the pool: a budget pays for the worst case"
             )
         amount = min(known)
-        units = in_units(amount, told.unit.budget)
+        units = in_units(amount, of_pool.unit.budget)
         if units > MOST_UNITS:
             raise _too_dear(paying[0], amount)
         budgets = (*beside(units), *(named.budget for named in paying))
-        limits = noted(*max_costs, amount) | noted_charge(amount, told.unit.budget, budgets)
+        limits = noted(*max_costs, amount) | noted_charge(amount, of_pool.unit.budget, budgets)
         return Billed(limits, Bill(units, budgets))
 
-    def _paying(self, token: str, tenant: str, pool: str, key: str | None, told: _Pool | None) -> Iterator[Named]:
+    def _paying(self, token: str, tenant: str, pool: str, key: str | None, of_pool: _Pool | None) -> Iterator[Named]:
         """The narrowest first."""
-        if told is None:
+        if of_pool is None:
             return
         if key is not None and not BUDGET_KEY.match(key):
             raise PolicyRefused("budget_key", "must be 1 to 128 of A-Z a-z 0-9 _ . : @ -")
-        if told.prefixes and (key is None or not key.startswith(told.prefixes)):
-            raise PolicyRefused("budget_key", f"must begin with {' or '.join(told.prefixes)} in pool {pool!r}")
+        if of_pool.prefixes and (key is None or not key.startswith(of_pool.prefixes)):
+            raise PolicyRefused("budget_key", f"must begin with {' or '.join(of_pool.prefixes)} in pool {pool!r}")
         if key is not None:
             yield from self.of_key(tenant, pool, key)
         own = self.tokens.get(token, ())
-        mine = [named for named in own if named.network == told.network]
+        mine = [named for named in own if named.network == of_pool.network]
         if own and not mine:
-            why = f"token {token!r} has budgets, and none for network {told.network!r} of pool {pool!r}"
-            raise BudgetExhausted(f"token:{token}/{told.network}", 0, 0, None, why)
+            why = f"token {token!r} has budgets, and none for network {of_pool.network!r} of pool {pool!r}"
+            raise BudgetExhausted(f"token:{token}/{of_pool.network}", 0, 0, None, why)
         yield from mine
-        yield from told.own
+        yield from of_pool.own
 
     def in_words(self, error: BudgetExhausted) -> BudgetExhausted:
         """The same in the chain's money."""

@@ -191,8 +191,8 @@ class PurseKeeper:
     async def _highest(self, cared: Cared, seen: PurseSeen) -> int:
         """As the node says that knows of most: one that lags, or lies, moves no money by itself."""
         first = await cared.chain.nonce(seen.lane)
-        told = (await cared.chain.readings(seen.lane, first)).by_node.values()
-        views = [view.funds for view in (first, *told) if view.funds is not None]
+        readings = (await cared.chain.readings(seen.lane, first)).by_node.values()
+        views = [view.funds for view in (first, *readings) if view.funds is not None]
         return max((_balance(funds, seen.kind) for funds in views), default=seen.balance)
 
     def _tell(self, seen: PurseSeen) -> None:
@@ -204,10 +204,10 @@ class PurseKeeper:
             return
         marks = seen.marks
         assert marks is not None
-        told = {"purse": seen.purse, "kind": seen.kind, "balance": str(seen.balance), "low": str(marks.low)}
+        facts = {"purse": seen.purse, "kind": seen.kind, "balance": str(seen.balance), "low": str(marks.low)}
         if seen.kind == "allowance":
-            told["do"] = f"an allowance cannot be filled up: run `txmanager keys renew` for {seen.lane}"
-        self._log.error("purse alert", alert=LOW, **told)
+            facts["do"] = f"an allowance cannot be filled up: run `txmanager keys renew` for {seen.lane}"
+        self._log.error("purse alert", alert=LOW, **facts)
 
     def _due(self, purse: str, alert: str) -> bool:
         now = asyncio.get_running_loop().time()

@@ -42,5 +42,5 @@ async def spending_of(ledger: Budgets, billing: Billing, balances: Mapping[str, 
 async def paid_per_day(ledger: Budgets, purses: Sequence[str], unit: int, span_ms: int = METER_MS) -> dict[str, int]:
     """What was paid into each purse in a day, by what top-ups cost."""
     meters = {purse: meter(purse, span_ms) for purse in purses}
-    told = await ledger.usage([one.name for one in meters.values()])
-    return {p: units_per_day(usage, one) * unit for (p, one), usage in zip(meters.items(), told, strict=True)}
+    usages = await ledger.usage([one.name for one in meters.values()])
+    return {p: units_per_day(usage, one) * unit for (p, one), usage in zip(meters.items(), usages, strict=True)}

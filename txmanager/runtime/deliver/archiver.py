@@ -30,15 +30,19 @@ _AUDIT_PAGE = 200
 class ArchiverMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
-        told = self.registry
-        self.archived = Counter("txmanager_archived_total", "Final records stored", registry=told)
-        self.without_payload = Counter("txmanager_archived_without_payload_total", "Taken from homes", registry=told)
-        self.differing = Counter(
-            "txmanager_archive_differing_total", "Outcomes that differ from the stored one", registry=told
+        registry = self.registry
+        self.archived = Counter("txmanager_archived_total", "Final records stored", registry=registry)
+        self.without_payload = Counter(
+            "txmanager_archived_without_payload_total", "Taken from homes", registry=registry
         )
-        self.refused = Counter("txmanager_archive_refused_total", "Records that could not be stored", registry=told)
-        self.lost = Gauge("txmanager_archive_lost", "Ended intents that no archive will have", ["lane"], registry=told)
-        self.waiting = Gauge("txmanager_archive_waiting", "Final records that wait", ["lane"], registry=told)
+        self.differing = Counter(
+            "txmanager_archive_differing_total", "Outcomes that differ from the stored one", registry=registry
+        )
+        self.refused = Counter("txmanager_archive_refused_total", "Records that could not be stored", registry=registry)
+        self.lost = Gauge(
+            "txmanager_archive_lost", "Ended intents that no archive will have", ["lane"], registry=registry
+        )
+        self.waiting = Gauge("txmanager_archive_waiting", "Final records that wait", ["lane"], registry=registry)
 
 
 class Archiver:

@@ -200,8 +200,8 @@ class Webhooks:
         began = self._clock()
         problem = await self._post(target, event, tries, trace)
         if self._tracer is not None and trace:
-            told = {"target": target.id, "event": str(event["id"]), "status": str(event["status"])}
-            facts: dict[str, str | int] = {**told, "try": tries}
+            texts = {"target": target.id, "event": str(event["id"]), "status": str(event["status"])}
+            facts: dict[str, str | int] = {**texts, "try": tries}
             self._tracer.span(trace, "webhook", began, self._clock(), facts, failed=problem or "", remote=True)
         return problem
 

@@ -247,7 +247,7 @@ class Dispatcher:
         """Tell the store; answers the next thing to send."""
         fate = after_send(reply)
         self._metrics.sends.labels(self._chain, fate).inc()
-        verdict, message = _told(fate, reply, again)
+        verdict, message = _verdict(fate, reply, again)
         if reply.verdict is NodeVerdict.NONCE_GAP and not self._rules.gaps_wait:
             verdict, message = "refuse", words.refused_by_node(reply)
         if verdict == "refuse":
@@ -295,7 +295,7 @@ def pause_ms(tries: int) -> int:
     return min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS << min(tries - 1, 10))
 
 
-def _told(fate: Fate, reply: SendReply, again: bool) -> tuple[Verdict, str]:
+def _verdict(fate: Fate, reply: SendReply, again: bool) -> tuple[Verdict, str]:
     if reply.verdict is NodeVerdict.NONCE_TOO_LOW and not again:
         # Nobody sent these bytes before, and the chain does not know them: others used the nonce.
         return "refuse", words.refused_by_node(reply)

@@ -76,10 +76,10 @@ class Follower:
 
     async def _expire(self) -> None:
         while True:
-            told = await self._mempool.expire()
-            if told.ended:
-                self._metrics.ended.labels(self._chain, "expired").inc(len(told.ended))
-            if not told.more:
+            expired = await self._mempool.expire()
+            if expired.ended:
+                self._metrics.ended.labels(self._chain, "expired").inc(len(expired.ended))
+            if not expired.more:
                 return
 
     async def walk(self) -> None:
@@ -98,8 +98,8 @@ class Follower:
 
     async def _read(self, page: Sequence[Followed]) -> None:
         seen = await self._upstream.look_many([one.sender for one in page])
-        told = await self._mempool.observe({sender: as_count(one) for sender, one in seen.items()})
-        for sender, observed in told.items():
+        answers = await self._mempool.observe({sender: as_count(one) for sender, one in seen.items()})
+        for sender, observed in answers.items():
             if observed.word == "lower" and not self._strict:
                 await self._lower(sender, seen[sender], observed)
         await self._judge(page, seen)
@@ -133,7 +133,7 @@ class Follower:
         if lost:
             found = await self._upstream.find(lost)
             await self._mempool.reopen(
-                [hash for hash, told in zip(lost, found, strict=True) if told is not None and not told.known]
+                [hash for hash, tx in zip(lost, found, strict=True) if tx is not None and not tx.known]
             )
         if landed:
             ends = await self._ends(landed)
@@ -152,14 +152,14 @@ class Follower:
         found = await self._upstream.find([hash for _, _, hash in landed])
         counts: dict[str, int] = {}
         ends: list[End] = []
-        for (sender, nonce, hash), told in zip(landed, found, strict=True):
-            if told is None:
+        for (sender, nonce, hash), tx in zip(landed, found, strict=True):
+            if tx is None:
                 continue
-            if told.known:
-                if told.height is not None and told.height <= settled:
+            if tx.known:
+                if tx.height is not None and tx.height <= settled:
                     ends.append(End(hash, "final"))
-                elif told.height is not None:
-                    self._found_at[hash] = told.height
+                elif tx.height is not None:
+                    self._found_at[hash] = tx.height
                 continue
             if sender not in counts:
                 counts[sender] = await self._final_count(sender, settled)

@@ -26,7 +26,7 @@ from txmanager.runtime.gateway.dispatch import Rules, as_count
 from txmanager.runtime.gateway.engine import Engine, Seam, kept_up
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.sends import Sends
-from txmanager.runtime.gateway.submit import Denied, Terms, Told
+from txmanager.runtime.gateway.submit import Answer, Denied, Terms
 
 _PAGE = 1_000
 _MOVED_AT_ONCE = 100
@@ -218,7 +218,7 @@ class GatewayNode:
         found = dict(zip(doubtful, await self.upstream.find(doubtful), strict=True))
         if None in found.values():
             raise Unavailable("the node did not answer")
-        taken = {hash for hash, told in found.items() if told is not None and told.known}
+        taken = {hash for hash, tx in found.items() if tx is not None and tx.known}
         left = [one for one in entries if one.hash not in taken]
         if not left:
             return
@@ -243,16 +243,16 @@ class GatewayNode:
 
     # -- sends
 
-    async def send(self, texts: Sequence[object]) -> list[Told]:
+    async def send(self, texts: Sequence[object]) -> list[Answer]:
         """One answer for each; raises `Away` when the store is, and nothing was forwarded."""
         read = await self._main.submitter.read(texts)
         given = [one for one in read if isinstance(one, Given)]
         if not given:
             return [one for one in read if isinstance(one, Denied)]
-        told = iter(await (self._submit(given) if self.options.mempool else self._pass_on(given)))
-        return [one if isinstance(one, Denied) else next(told) for one in read]
+        answers = iter(await (self._submit(given) if self.options.mempool else self._pass_on(given)))
+        return [one if isinstance(one, Denied) else next(answers) for one in read]
 
-    async def _submit(self, given: Sequence[Given]) -> list[Told]:
+    async def _submit(self, given: Sequence[Given]) -> list[Answer]:
         if not self.degraded:
             try:
                 return await self._store(given)
@@ -268,7 +268,7 @@ class GatewayNode:
         self.metrics.forwarded.labels(self._chain).inc(len(given))
         return await spare.submitter.submit(given)
 
-    async def _store(self, given: Sequence[Given]) -> list[Told]:
+    async def _store(self, given: Sequence[Given]) -> list[Answer]:
         """A store that failed while it was asked may have stored the bytes all the same."""
         try:
             return await self._main.submitter.submit(given)
@@ -280,11 +280,11 @@ class GatewayNode:
             await self._failed(error)
             raise Away(unknown=True) from None
 
-    async def _pass_on(self, given: Sequence[Given]) -> list[Told]:
+    async def _pass_on(self, given: Sequence[Given]) -> list[Answer]:
         """Neither pool nor order: each goes to the node on arrival, and its caller gets the node's word."""
         return list(await asyncio.gather(*(self._pass_one_on(one) for one in given)))
 
-    async def _pass_one_on(self, given: Given) -> Told:
+    async def _pass_one_on(self, given: Given) -> Answer:
         reply = await self._sends.send(given.sender, given.nonce, given.raw, given.hash, lambda: True, again=True)
         fate = after_send(reply)
         self.metrics.sends.labels(self._chain, fate).inc()
@@ -297,8 +297,8 @@ class GatewayNode:
         seen = await self.upstream.look(sender)
         base: Base | None = None
         try:
-            told = await self.mempool.observe({sender: as_count(seen)})
-            base = told[sender].base
+            observed = await self.mempool.observe({sender: as_count(seen)})
+            base = observed[sender].base
         except (Unavailable, TimeoutError) as error:
             await self._failed(error)
         run = max(seen.count, seen.pending or 0, base.run if base is not None else 0)

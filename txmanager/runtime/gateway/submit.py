@@ -39,7 +39,7 @@ class Denied(Exception):
         self.kind = kind
 
 
-Told = str | Denied
+Answer = str | Denied
 """A hash, or why not."""
 
 
@@ -110,14 +110,14 @@ class Submitter:
             return Denied(given.sender, "rate")
         return given
 
-    async def submit(self, given: Sequence[Given]) -> list[Told]:
+    async def submit(self, given: Sequence[Given]) -> list[Answer]:
         """In array order, in one step of the store; raises `Unavailable` or `Unconfirmed` for all of them."""
         futures = {one.hash: self._outcomes.expect(one.hash) for one in given} if self._terms.waits else {}
         try:
             answers = await self._admit(given)
             return list(
                 await asyncio.gather(
-                    *(self._answer(one, told, futures) for one, told in zip(given, answers, strict=True))
+                    *(self._answer(one, answer, futures) for one, answer in zip(given, answers, strict=True))
                 )
             )
         finally:
@@ -131,11 +131,11 @@ class Submitter:
         if not cold:
             return answers
         seen = await self._look({given[n].sender for n in cold})
-        counts: dict[str, Count] = {sender: as_count(told, self._sent_upto(sender)) for sender, told in seen.items()}
+        counts: dict[str, Count] = {sender: as_count(view, self._sent_upto(sender)) for sender, view in seen.items()}
         left: list[int] = []
         for n in cold:
-            told = seen[given[n].sender]
-            short = words.too_dear(given[n], told) if given[n].nonce >= told.count else None
+            view = seen[given[n].sender]
+            short = words.too_dear(given[n], view) if given[n].nonce >= view.count else None
             if short is not None:
                 answers[n] = Denied(short)
             else:
@@ -164,7 +164,7 @@ class Submitter:
 
     async def _answer(
         self, given: Given, answer: Admitted | Denied, futures: Mapping[str, asyncio.Future[str | None]]
-    ) -> Told:
+    ) -> Answer:
         if isinstance(answer, Denied):
             self._metrics.offers.labels(self._chain, "insufficient_funds").inc()
             return answer
@@ -184,7 +184,7 @@ class Submitter:
         refusal = await self._outcomes.word(given.hash, futures[given.hash], self._terms.answer_ms / 1000)
         return given.hash if refusal is None else Denied(refusal)
 
-    async def _send_now(self, given: Given) -> Told:
+    async def _send_now(self, given: Given) -> Answer:
         """Without an order the store has it as sent already; a refusal takes it out again."""
         reply = await self._upstream.send(given.sender, given.raw, given.hash, lambda: True)
         fate = after_send(reply)
