@@ -67,16 +67,16 @@ class KmsProvider:
         self.limiter = Limiter(options.max_concurrent, options.per_second)
 
     async def describe(self, key: str) -> PublicHalf:
-        told = await self._ask("GetPublicKey", {"KeyId": key})
+        answer = await self._ask("GetPublicKey", {"KeyId": key})
         where = f"signers.{self._options.name}"
-        curve = _CURVES.get(str(told.get("KeySpec")))
+        curve = _CURVES.get(str(answer.get("KeySpec")))
         if curve is None:
             wanted = " or ".join(_CURVES)
-            raise InvalidSettings(where, f"key {key!r} is {told.get('KeySpec')}; a relayer's key is {wanted}")
-        if told.get("KeyUsage") != "SIGN_VERIFY":
-            raise InvalidSettings(where, f"key {key!r} is for {told.get('KeyUsage')}, not for SIGN_VERIFY")
-        self._keys[key] = str(told["KeyId"])
-        return PublicHalf(curve, base64.b64decode(told["PublicKey"])[-_SIZES[curve] :])
+            raise InvalidSettings(where, f"key {key!r} is {answer.get('KeySpec')}; a relayer's key is {wanted}")
+        if answer.get("KeyUsage") != "SIGN_VERIFY":
+            raise InvalidSettings(where, f"key {key!r} is for {answer.get('KeyUsage')}, not for SIGN_VERIFY")
+        self._keys[key] = str(answer["KeyId"])
+        return PublicHalf(curve, base64.b64decode(answer["PublicKey"])[-_SIZES[curve] :])
 
     async def sign_many(self, key: str, curve: Curve, requests: Sequence[SigningRequest]) -> list[Answer]:
         try:
@@ -97,8 +97,8 @@ class KmsProvider:
         asked = {"KeyId": arn, "Message": base64.b64encode(request.digest).decode(), **_HOW[curve]}
         try:
             async with self.limiter.turn(urgent=request.urgent):
-                told = await self._ask("Sign", asked)
-            signature = base64.b64decode(told["Signature"])
+                answer = await self._ask("Sign", asked)
+            signature = base64.b64decode(answer["Signature"])
             return signature if curve is Curve.ED25519 else read_der(signature)
         except SignerFault as fault:
             return fault
@@ -113,12 +113,12 @@ class KmsProvider:
         except RpcFailure as failure:
             raise SignerAway(f"{options.name}: {failure}") from None
         try:
-            told = json.loads(response.body)
+            answer = json.loads(response.body)
         except ValueError:
-            told = {}
-        if response.status == 200 and isinstance(told, dict):
-            return told
-        kind = str(told.get("__type", "")).rpartition("#")[2] if isinstance(told, dict) else ""
+            answer = {}
+        if response.status == 200 and isinstance(answer, dict):
+            return answer
+        kind = str(answer.get("__type", "")).rpartition("#")[2] if isinstance(answer, dict) else ""
         words = f"{options.name}: the KMS answered {response.status} {kind} to {operation}".replace("  ", " ")
         if kind in _THROTTLED or response.status == 429:
             self.limiter.throttled()

@@ -31,11 +31,11 @@ def from_file(rest: str, asked: Asked) -> list[FoundKey]:
 
 
 def from_mnemonic(rest: str, asked: Asked) -> list[FoundKey]:
-    told = _MNEMONIC.match(rest)
-    if told is None:
+    parts = _MNEMONIC.match(rest)
+    if parts is None:
         raise InvalidSettings("keys", "a mnemonic source looks like mnemonic:NAME:4 or mnemonic:NAME:2-5")
-    first, last = (0, int(told["first"]) - 1) if told["last"] is None else (int(told["first"]), int(told["last"]))
-    return [FoundKey(signer) for signer in derive(Secret(asked.variable(told["name"])), first, last)]
+    first, last = (0, int(parts["first"]) - 1) if parts["last"] is None else (int(parts["first"]), int(parts["last"]))
+    return [FoundKey(signer) for signer in derive(Secret(asked.variable(parts["name"])), first, last)]
 
 
 def derive(phrase: Secret, first: int, last: int) -> list[EvmSigner]:
@@ -72,9 +72,9 @@ def _open(where: str, entry: Any, password: Secret) -> EvmSigner:
     except Exception:
         raise InvalidSettings("passphrase", f"does not open {where} (or the file is damaged)") from None
     signer = EvmSigner(key)
-    told = str(fields.get("address", signer.address)).lower().removeprefix("0x")
-    if told != signer.address.removeprefix("0x"):
-        raise InvalidSettings("keys", f"{where}: address is 0x{told}, but the key belongs to {signer.address}")
+    address = str(fields.get("address", signer.address)).lower().removeprefix("0x")
+    if address != signer.address.removeprefix("0x"):
+        raise InvalidSettings("keys", f"{where}: address is 0x{address}, but the key belongs to {signer.address}")
     return signer
 
 

@@ -52,12 +52,12 @@ async def read_rest(reader: asyncio.StreamReader, first: bytes, within_s: float 
     except TimeoutError:
         raise BadFrame(f"a frame took longer than {within_s} s") from None
     try:
-        told = orjson.loads(body)
+        message = orjson.loads(body)
     except orjson.JSONDecodeError:
         raise BadFrame("a frame that is not JSON") from None
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise BadFrame("a frame that is not an object")
-    return told
+    return message
 
 
 def frame(content: Mapping[str, Any]) -> bytes:
@@ -85,15 +85,15 @@ def write_request(request: SigningRequest) -> dict[str, Any]:
     }
 
 
-def read_requests(told: object) -> list[SigningRequest]:
-    if not isinstance(told, list) or not 1 <= len(told) <= MAX_BATCH:
+def read_requests(batch: object) -> list[SigningRequest]:
+    if not isinstance(batch, list) or not 1 <= len(batch) <= MAX_BATCH:
         raise BadFrame(f"a batch has 1 to {MAX_BATCH} requests")
     try:
         return [
             SigningRequest(
                 base64.b64decode(one["unsigned"], validate=True), bytes.fromhex(one["digest"]), bool(one.get("urgent"))
             )
-            for one in told
+            for one in batch
         ]
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
         raise BadFrame("a request needs `unsigned` (base64) and `digest` (hex)") from None
@@ -106,11 +106,11 @@ def write_answer(answer: Answer) -> dict[str, str]:
     return {"error": kind, "message": str(answer)}
 
 
-def read_answer(told: object, signer: str) -> Answer:
+def read_answer(answer: object, signer: str) -> Answer:
     try:
-        assert isinstance(told, dict)
-        if "error" in told:
-            return _FAULTS[told["error"]](f"{signer}: {str(told['message'])[:500]}")
-        return bytes.fromhex(told["signature"])
+        assert isinstance(answer, dict)
+        if "error" in answer:
+            return _FAULTS[answer["error"]](f"{signer}: {str(answer['message'])[:500]}")
+        return bytes.fromhex(answer["signature"])
     except (AssertionError, KeyError, TypeError, ValueError):
         return SignerAway(f"{signer}: an answer could not be read")

@@ -91,13 +91,13 @@ class Guard:
         if is_trial(request.unsigned, self.public_key):
             return self._trial()
         try:
-            told = self._read(request.unsigned, self.public_key)
+            effects = self._read(request.unsigned, self.public_key)
         except InvalidInput as error:
             return TransactionRefused(f"{self.name} cannot read what it is asked to sign: {error}")
         except Exception as error:  # hostile bytes that broke the reader: whatever they are, they are not signed
             _log.exception("unsigned bytes broke the reader", key=self.name)
             return TransactionRefused(f"{self.name} cannot read what it is asked to sign ({type(error).__name__})")
-        return self._fault(judge(self.policy, told)) or told
+        return self._fault(judge(self.policy, effects)) or effects
 
     def _trial(self) -> SignerFault | None:
         used_up = self._refused_on_day == self._totals.today()

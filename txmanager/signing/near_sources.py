@@ -60,9 +60,9 @@ def _one(path: Path, index: int, entry: Any) -> tuple[str, Ed25519Signer]:
         signer = Ed25519Signer.parse(Secret(private))
     except InvalidInput as error:
         raise InvalidSettings("keys", f"{where}.{error}") from None
-    told = entry.get("public_key", signer.public_key)
-    if told != signer.public_key:
+    public_key = entry.get("public_key", signer.public_key)
+    if public_key != signer.public_key:
         raise InvalidSettings(
-            "keys", f"{where}: public_key is {told}, but the private key belongs to {signer.public_key}"
+            "keys", f"{where}: public_key is {public_key}, but the private key belongs to {signer.public_key}"
         )
     return account, signer

@@ -87,9 +87,9 @@ class Pkcs11Provider:
         child = self._child = await asyncio.create_subprocess_exec(
             *options.command, stdin=pipe, stdout=pipe, limit=_LINE_LIMIT, start_new_session=True
         )
-        told = {"module": options.module, "token": options.token, "pin": pin.reveal().decode()}
+        login = {"module": options.module, "token": options.token, "pin": pin.reveal().decode()}
         try:
-            await self._exchange(child, told)
+            await self._exchange(child, login)
         except SignerRefused:
             self._refused = pin
             raise

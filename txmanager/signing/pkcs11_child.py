@@ -22,27 +22,27 @@ class _Refusal(Exception):
 
 
 class _Token:
-    def __init__(self, told: dict[str, str]) -> None:
+    def __init__(self, login: dict[str, str]) -> None:
         import pkcs11
 
         self._pkcs11 = pkcs11
         self._keys: dict[str, Any] = {}
         try:
-            module = pkcs11.lib(told["module"])
+            module = pkcs11.lib(login["module"])
         except pkcs11.exceptions.PKCS11Error:
-            raise _Refusal("settings", f"the module {told['module']} cannot be loaded") from None
+            raise _Refusal("settings", f"the module {login['module']} cannot be loaded") from None
         try:
-            token = module.get_token(token_label=told["token"])
+            token = module.get_token(token_label=login["token"])
         except pkcs11.exceptions.NoSuchToken:
-            raise _Refusal("settings", f"the module has no token {told['token']!r}") from None
+            raise _Refusal("settings", f"the module has no token {login['token']!r}") from None
         except pkcs11.exceptions.MultipleTokensReturned:
-            raise _Refusal("settings", f"the module has several tokens {told['token']!r}") from None
+            raise _Refusal("settings", f"the module has several tokens {login['token']!r}") from None
         try:
-            self._session = token.open(user_pin=told["pin"])
+            self._session = token.open(user_pin=login["pin"])
         except (pkcs11.exceptions.PinIncorrect, pkcs11.exceptions.PinLenRange):
-            raise _Refusal("pin", f"the PIN of token {told['token']!r} is wrong") from None
+            raise _Refusal("pin", f"the PIN of token {login['token']!r} is wrong") from None
         except pkcs11.exceptions.PinLocked:
-            raise _Refusal("pin", f"the PIN of token {told['token']!r} is locked") from None
+            raise _Refusal("pin", f"the PIN of token {login['token']!r} is locked") from None
 
     def describe(self, label: str) -> dict[str, str]:
         from pkcs11 import Attribute, ObjectClass

@@ -49,9 +49,9 @@ class ProcessProvider:
         self._reading: asyncio.Task[None] | None = None
 
     async def describe(self, key: str) -> KeyName:
-        told = await self._ask({"do": "describe", "key": key})
+        reply = await self._ask({"do": "describe", "key": key})
         try:
-            return KeyName(Curve(told["curve"]), str(told["public_key"]))
+            return KeyName(Curve(reply["curve"]), str(reply["public_key"]))
         except (KeyError, ValueError):
             raise SignerAway(f"{self._options.name}: an answer could not be read") from None
 
@@ -69,10 +69,10 @@ class ProcessProvider:
 
     async def _sign(self, key: str, requests: Sequence[SigningRequest]) -> list[Answer]:
         try:
-            told = await self._ask({"do": "sign", "key": key, "requests": [write_request(r) for r in requests]})
+            reply = await self._ask({"do": "sign", "key": key, "requests": [write_request(r) for r in requests]})
         except SignerFault as fault:
             return all_failed(fault, requests)
-        answers, name = told.get("answers"), self._options.name
+        answers, name = reply.get("answers"), self._options.name
         if not isinstance(answers, list) or len(answers) != len(requests):
             return all_failed(SignerAway(f"{name}: the answers do not match the requests"), requests)
         return [read_answer(one, name) for one in answers]
@@ -87,7 +87,7 @@ class ProcessProvider:
                 self._asked[number] = answer
                 writer.write(frame({"id": number, **question}))
                 await writer.drain()
-                told = await answer
+                reply = await answer
         except TimeoutError:
             raise SignerAway(f"{name}: no answer in {self._options.timeout_s:g} s") from None
         except (OSError, RuntimeError) as error:
@@ -97,11 +97,11 @@ class ProcessProvider:
             raise SignerAway(f"{name}: {_words(error)}") from None
         finally:
             self._asked.pop(number, None)
-        if "error" in told:
-            fault = read_answer(told, name)
+        if "error" in reply:
+            fault = read_answer(reply, name)
             assert isinstance(fault, SignerFault)
             raise fault
-        return told
+        return reply
 
     async def _connected(self) -> asyncio.StreamWriter:
         async with self._opening:
@@ -118,10 +118,10 @@ class ProcessProvider:
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         why = _CLOSED
         try:
-            while (told := await read_frame(reader)) is not None:
-                waiting = self._asked.get(told.get("id", 0))
+            while (reply := await read_frame(reader)) is not None:
+                waiting = self._asked.get(reply.get("id", 0))
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(told)
+                    waiting.set_result(reply)
         except (OSError, BadFrame) as error:
             why = _words(error)
         if self._writer is writer:

@@ -174,8 +174,8 @@ class SignerService:
 
     async def _answer(self, seat: _Seat, asked: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         try:
-            told = await self._told(seat, asked)
-            writer.write(frame({"id": asked.get("id"), **told}))
+            answer = await self._answer_to(seat, asked)
+            writer.write(frame({"id": asked.get("id"), **answer}))
             async with asyncio.timeout(_FRAME_S):
                 await writer.drain()
         except BadFrame as error:
@@ -186,7 +186,7 @@ class SignerService:
         finally:
             seat.turns.release()
 
-    async def _told(self, seat: _Seat, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _answer_to(self, seat: _Seat, asked: dict[str, Any]) -> dict[str, Any]:
         client, name = seat.client, str(asked.get("key"))[:100]
         guard = self._guards.get(name)
         if guard is None or name not in client.keys:
@@ -225,10 +225,10 @@ class SignerService:
 
 def _peer_uid(connection: Any) -> int | None:
     try:
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except OSError:
         return None
-    _, uid, _ = struct.unpack("3i", told)
+    _, uid, _ = struct.unpack("3i", credentials)
     return int(uid)
 
 
