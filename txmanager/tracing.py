@@ -71,7 +71,7 @@ class OtelTracer:
         remote: bool = False,
     ) -> None:
         kind = SpanKind.CLIENT if remote else SpanKind.INTERNAL
-        attributes = {f"txmanager.{fact}": told for fact, told in facts.items()}
+        attributes = {f"txmanager.{fact}": value for fact, value in facts.items()}
         began = began_ms * 1_000_000
         span = self._tracer.start_span(
             name, context=_context(parent), kind=kind, attributes=attributes, start_time=began

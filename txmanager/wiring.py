@@ -112,29 +112,29 @@ def open_seals(settings: Settings) -> Seals | None:
 
 def open_tracer(settings: Settings, process: str) -> Tracer | None:
     """Where spans go; None where the configuration asks for no traces."""
-    told = settings.tracing
-    if told is None:
+    tracing = settings.tracing
+    if tracing is None:
         return None
     require("[tracing]", "otel")
     from txmanager.tracing import OtelTracer
 
-    return OtelTracer(told.endpoint, told.service, process, told.sample)
+    return OtelTracer(tracing.endpoint, tracing.service, process, tracing.sample)
 
 
-def open_database(told: ArchiveSettings) -> Database:
+def open_database(archive: ArchiveSettings) -> Database:
     require("[archive]", "archive")
     from txmanager.archive import Database
 
-    return Database(told.reveal_url())
+    return Database(archive.reveal_url())
 
 
-async def open_archive_writer(told: ArchiveSettings) -> ArchiveWriter:
+async def open_archive_writer(archive: ArchiveSettings) -> ArchiveWriter:
     """The archive to store in; makes its tables, or changes those of an older release."""
-    database = open_database(told)
+    database = open_database(archive)
     from txmanager.archive import SqlWriter
 
     await database.prepare()
-    return SqlWriter(database, told.index_metadata)
+    return SqlWriter(database, archive.index_metadata)
 
 
 async def open_archive_reader(settings: Settings) -> ArchiveReader | None:
@@ -235,8 +235,8 @@ def kms_maker(name: str, signer: KmsSettings, shares: Shares) -> Callable[[], Pr
         raise InvalidSettings(f"signers.{name}", "needs botocore; install txmanager[aws]")
     from txmanager.signing.aws_kms import KmsOptions, KmsProvider
 
-    told = signer.model_dump(exclude={"provider"})
-    options = KmsOptions(name=name, **told)
+    fields = signer.model_dump(exclude={"provider"})
+    options = KmsOptions(name=name, **fields)
 
     def make() -> KmsProvider:
         provider = KmsProvider(options)
@@ -254,11 +254,11 @@ def process_maker(name: str, signer: ProcessSettings) -> Callable[[], Provider]:
     return lambda: ProcessProvider(options)
 
 
-def _tls(where: str, told: TlsSettings, purpose: ssl.Purpose) -> ssl.SSLContext:
+def _tls(where: str, tls: TlsSettings, purpose: ssl.Purpose) -> ssl.SSLContext:
     """Both sides show a certificate, and each checks the other's."""
     try:
-        context = ssl.create_default_context(purpose, cafile=told.ca)
-        context.load_cert_chain(told.certificate, told.key)
+        context = ssl.create_default_context(purpose, cafile=tls.ca)
+        context.load_cert_chain(tls.certificate, tls.key)
     except (OSError, ssl.SSLError) as error:
         words = error.strerror if isinstance(error, FileNotFoundError) else type(error).__name__
         raise InvalidSettings(where, f"ca, certificate or key cannot be used: {words}") from None
@@ -269,19 +269,19 @@ def _tls(where: str, told: TlsSettings, purpose: ssl.Purpose) -> ssl.SSLContext:
 
 async def open_signer(settings: Settings) -> SignerService:
     """`txmanager signer`, listening: every key behind its policy."""
-    told = settings.signer
-    if told is None:
+    signer = settings.signer
+    if signer is None:
         raise InvalidSettings("signer", "is missing; see config/signer.toml for an example")
-    totals, sources = Totals(Path(told.state)), key_sources(settings)
-    guards = {name: _guard(name, key, sources, totals) for name, key in told.keys.items()}
-    clients = [Client(name, one.keys, one.uid, one.certificate) for name, one in told.clients.items()]
+    totals, sources = Totals(Path(signer.state)), key_sources(settings)
+    guards = {name: _guard(name, key, sources, totals) for name, key in signer.keys.items()}
+    clients = [Client(name, one.keys, one.uid, one.certificate) for name, one in signer.clients.items()]
     service = SignerService(guards, clients)
-    path = socket_path(told.listen)
+    path = socket_path(signer.listen)
     if path is not None:
-        await service.listen_unix(Path(path), told.group)
+        await service.listen_unix(Path(path), signer.group)
     else:
-        assert told.tls is not None
-        await service.listen_tls(*host_and_port(told.listen), _tls("signer.tls", told.tls, ssl.Purpose.CLIENT_AUTH))
+        assert signer.tls is not None
+        await service.listen_tls(*host_and_port(signer.listen), _tls("signer.tls", signer.tls, ssl.Purpose.CLIENT_AUTH))
     return service
 
 
@@ -462,8 +462,8 @@ def build_targets(settings: Settings) -> tuple[list[Target], Callable[[], None]]
             poster = Poster(reveal(f"{where}.url", webhook.url), webhook.timeout_s)
             secret = reveal(f"{where}.secret", webhook.secret).encode()
             posters.append(poster)
-            told = (webhook.statuses, webhook.retry_for_s, webhook.tenants)
-            targets.append(Target(name, webhook.name, poster, secret, *told))
+            terms = (webhook.statuses, webhook.retry_for_s, webhook.tenants)
+            targets.append(Target(name, webhook.name, poster, secret, *terms))
 
     def close() -> None:
         for poster in posters:
@@ -479,12 +479,12 @@ def timing(settings: Settings) -> Timing:
 
 def build_watched(settings: Settings) -> tuple[dict[str, Watched], Close]:
     """Every network whose nonces are monitored, by the beginning of its lanes' ids, and how to close what reads it."""
-    told, readers, watched = settings.monitor, list[OpenReader](), dict[str, Watched]()
+    monitor, readers, watched = settings.monitor, list[OpenReader](), dict[str, Watched]()
     limits = Limits(
-        stuck_after_ms=int(told.stuck_after_s * 1000),
-        overdue_after_ms=int(told.overdue_after_s * 1000),
-        dropped_after_ms=int(told.dropped_after_s * 1000),
-        drift=told.drift,
+        stuck_after_ms=int(monitor.stuck_after_s * 1000),
+        overdue_after_ms=int(monitor.overdue_after_s * 1000),
+        dropped_after_ms=int(monitor.dropped_after_s * 1000),
+        drift=monitor.drift,
     )
     for name, network in settings.networks.items():
         family = settings.family(name)
@@ -545,45 +545,45 @@ def _check_treasury(where: str, family: AnyFamily, top_ups: TopUps, marks: Mappi
 
 def open_mempool(settings: Settings, chain_id: int, limits: MempoolLimits) -> RedisMempool:
     """One chain's mempool beside the ledger, on the same server and with the same durability."""
-    told = settings.ledger
+    ledger = settings.ledger
     return RedisMempool(
-        told.reveal_url(),
+        ledger.reveal_url(),
         chain_id,
         limits,
-        prefix=told.prefix,
-        durability=told.durability,
-        replicas=told.replicas,
-        may_be_open=told.open,
+        prefix=ledger.prefix,
+        durability=ledger.durability,
+        replicas=ledger.replicas,
+        may_be_open=ledger.open,
     )
 
 
 def open_gateway_ledger(settings: Settings) -> RedisLedger:
     """The ledger, not yet started: a gateway may run while it is away."""
-    told = settings.ledger
+    ledger = settings.ledger
     return RedisLedger(
-        told.reveal_url(),
-        prefix=told.prefix,
-        durability=told.durability,
-        replicas=told.replicas,
-        may_be_open=told.open,
+        ledger.reveal_url(),
+        prefix=ledger.prefix,
+        durability=ledger.durability,
+        replicas=ledger.replicas,
+        may_be_open=ledger.open,
     )
 
 
 def build_gateway(
-    settings: Settings, told: GatewaySettings, metrics: GatewayMetrics, lanes: OwnLanes | None
+    settings: Settings, gateway: GatewaySettings, metrics: GatewayMetrics, lanes: OwnLanes | None
 ) -> tuple[dict[str, GatewayNode], Close]:
     """Every network that the gateway serves, and how to close what it opened. No key."""
     nodes: dict[str, GatewayNode] = {}
     opened: list[Upstream | Mempool] = []
-    for name in settings.with_gateway() if told.networks is None else told.networks:
+    for name in settings.with_gateway() if gateway.networks is None else gateway.networks:
         family, network = settings.family(name), settings.networks[name]
         assert family.upstream is not None
-        upstream = family.upstream(name, network, told)
-        limits = limits_of(told, upstream.strict, upstream.resend_after_s)
-        spare = limits_of(told, upstream.strict, upstream.resend_after_s, local=True)
+        upstream = family.upstream(name, network, gateway)
+        limits = limits_of(gateway, upstream.strict, upstream.resend_after_s)
+        spare = limits_of(gateway, upstream.strict, upstream.resend_after_s, local=True)
         mempool: Mempool
         start = None
-        if told.store == "memory":
+        if gateway.store == "memory":
             mempool = MemoryMempool(limits)
         else:
             shared = open_mempool(settings, upstream.chain_id, limits)
@@ -593,12 +593,12 @@ def build_gateway(
             name,
             upstream,
             mempool,
-            options_of(told),
-            rules_of(told, upstream.strict),
-            terms_of(told),
+            options_of(gateway),
+            rules_of(gateway, upstream.strict),
+            terms_of(gateway),
             metrics,
             lanes=partial(lanes.addresses, beginning) if lanes is not None else frozenset,
-            admits=Rates(told.per_second.sender).admits,
+            admits=Rates(gateway.per_second.sender).admits,
             local=partial(MemoryMempool, spare),
             start_store=start,
         )
