@@ -100,9 +100,9 @@ async def nothing_is_signed_on_a_server_with_another_history_until_somebody_vouc
     view = await stage.ledger.lane(fence.lane)
     assert view is not None
     await stage.ledger.vouch(fence, view.history_id, "elsewhere")
-    with pytest.raises(RolledBack) as told:
+    with pytest.raises(RolledBack) as raised:
         await stage.ledger.record_attempts(fence, BASE + 1, batch)
-    assert (told.value.stored, told.value.found) == ("elsewhere", view.history_id)
+    assert (raised.value.stored, raised.value.found) == ("elsewhere", view.history_id)
     # what is recorded already is not signing: its replay is answered
     assert await stage.ledger.record_attempts(fence, BASE, known) == BASE + 1
     await stage.ledger.vouch(fence, "elsewhere", view.history_id)

@@ -92,11 +92,11 @@ async def cause_and_command_stand_beside_the_reason(stage: Stage) -> None:
     fence = await stage.own(lane)
     paused = await stage.ledger.set_lane(lane, LaneState.PAUSED, "why")
     assert (paused.cause, paused.command) == (PauseCause.OPERATOR, None)
-    told = await stage.ledger.set_lane(lane, LaneState.PAUSED, "why", command=LaneCommand.REBASELINE_PAUSED)
-    assert (told.cause, told.command) == (PauseCause.OPERATOR, LaneCommand.REBASELINE_PAUSED)
-    again = await stage.ledger.set_lane(lane, LaneState.PAUSED, told.reason)
-    assert (again.reason, again.command) == (told.reason, None)
-    assert again.asks == told.asks + 1 == paused.asks + 2, "the owner hears of it, whatever the reason says"
+    commanded = await stage.ledger.set_lane(lane, LaneState.PAUSED, "why", command=LaneCommand.REBASELINE_PAUSED)
+    assert (commanded.cause, commanded.command) == (PauseCause.OPERATOR, LaneCommand.REBASELINE_PAUSED)
+    again = await stage.ledger.set_lane(lane, LaneState.PAUSED, commanded.reason)
+    assert (again.reason, again.command) == (commanded.reason, None)
+    assert again.asks == commanded.asks + 1 == paused.asks + 2, "the owner hears of it, whatever the reason says"
     for cause in PauseCause:
         view = await stage.ledger.set_lane(lane, LaneState.PAUSED, cause=cause, fence=fence)
         assert (view.cause, view.command) == (cause, None)
