@@ -84,7 +84,7 @@ async def test_an_intent_above_the_endpoints_limit_is_refused_at_acceptance_and_
     world.chain.settings = replace(world.chain.settings, max_transaction_bytes=most)
     [refused] = await world.chain.prepare(world.lane, [intent("k", "near.function_call", payload)])
     assert isinstance(refused, Impossible)
-    assert not refused.told
+    assert not refused.by_node
 
 
 def timeout(cause: Any) -> RpcError:

@@ -163,7 +163,9 @@ class Agreement:
         """A refusal that one node makes and another does not is none: the intent is signed, and the chain decides."""
         ready = await own(lane, intents)
         refused = [
-            n for n, one in enumerate(ready) if isinstance(one, Unpriced) or (isinstance(one, Impossible) and one.told)
+            n
+            for n, one in enumerate(ready)
+            if isinstance(one, Unpriced) or (isinstance(one, Impossible) and one.by_node)
         ]
         if self.single or not refused:
             return ready

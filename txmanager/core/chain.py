@@ -114,7 +114,7 @@ class Impossible:
     """The intent can never succeed: it fails alone, before anything is signed."""
 
     error: Mapping[str, Json]
-    told: bool = False
+    by_node: bool = False
     """It rests on what a node said (a simulation, a key, a height), not on the payload alone."""
     saved: str = ""
     """Why it would have failed on chain at our cost, in one word for metrics; empty where nothing would have run."""

@@ -42,7 +42,9 @@ def read(intent: Intent, max_value: int | None, base_fee: int) -> tuple[Body, bo
     body = wanted.body()
     if body.max_fee_limit is not None and body.max_fee_limit < base_fee:
         message = f"max_fee_per_gas is {body.max_fee_limit} wei, the chain's base fee is {base_fee}; nothing was spent"
-        return Impossible(failure("fee_limit_too_low", message, new_key_helps=True, field="max_fee_per_gas"), told=True)
+        return Impossible(
+            failure("fee_limit_too_low", message, new_key_helps=True, field="max_fee_per_gas"), by_node=True
+        )
     return body, wanted.simulate
 
 
@@ -99,7 +101,7 @@ def _judge(
         del strikes[key]
         code = "reverted" if refusal is Refusal.PERMANENT else "not_simulated"
         message = f"the chain would refuse it: {answer.message or answer}; nothing was spent"
-        return Impossible(failure(code, message, new_key_helps=True, **_data(answer)), told=True)
+        return Impossible(failure(code, message, new_key_helps=True, **_data(answer)), by_node=True)
     strikes.pop(str(intent.id), None)
     if not body.gas:
         estimate = number(answer, "an estimate")
@@ -111,7 +113,7 @@ def _judge(
         body = replace(body, gas=gas)
     if network.max_gas is not None and body.gas > network.max_gas:
         message = f"needs {body.gas} gas; a transaction of this chain may use {network.max_gas}; nothing was spent"
-        return Impossible(failure("invalid_intent", message, new_key_helps=True, field="gas"), told=True)
+        return Impossible(failure("invalid_intent", message, new_key_helps=True, field="gas"), by_node=True)
     return Prepared(intent, body, worst(body))
 
 

@@ -34,7 +34,7 @@ def within_max_cost(
             f"{allowed(intent, pool)}; nothing was spent"
         )
         by_base_fee = price >= 1  # below that, no base fee would do
-        return Impossible(failure("max_cost", message, new_key_helps=True, field="max_cost"), told=by_base_fee)
+        return Impossible(failure("max_cost", message, new_key_helps=True, field="max_cost"), by_node=by_base_fee)
     limit = price if body.max_fee_limit is None else min(price, body.max_fee_limit)
     body = replace(body, max_fee_limit=limit)
     return Prepared(intent, body, worst(body))
