@@ -264,6 +264,8 @@ def test_dry_run_at_a_door_writes_nothing(doors: Stage, walkin: httpx.Client):
     assert answer.json()["accepted"]["status"] == 202, answer.text
     body = new_account(signed, secrets.token_hex(8), 7_000_000)
     assert doors.post("/create_account_atomic?dry_run=true", body).json()["accepted"]["ok"]
+    wanted = {"account_id": body["account_id"], "allowance": 7_000_000}
+    assert "dry_run" in told(doors.post("/update_allowance?dry_run=true", wanted), 400)
     assert allowance(doors, body["account_id"]) == ALLOWANCE
     first = walkin.post("/send_meta_tx", json=as_json(signed))
     relayed(first)

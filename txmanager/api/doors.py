@@ -263,6 +263,8 @@ class ServedRoute:
         if named is None:
             return self._no_allowances(pool)
         if isinstance(wish, SetAllowance):
+            if call.flag("dry_run"):
+                raise InvalidInput("dry_run", "is not possible for an allowance; read it, or send this without")
             await self._set(named, wish.amount)
         used = await self._used(named)
         return _reply(self.route.answer(request, used.left(named.budget) * named.unit.budget))
