@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -239,12 +241,31 @@ def test_an_allowance_of_ones_own_choice_needs_operate_and_is_given_once(doors: 
     assert allowance(doors, body["account_id"]) == 1_000_000, "a repetition gives nothing back"
 
 
+def test_a_used_login_gives_nobody_else_an_allowance(doors: Stage):
+    login = secrets.token_hex(8)
+    told(doors.post("/create_account_atomic", new_account(user_delegate(doors)[0], login)), 201)
+    other = new_account(user_delegate(doors)[0], login, 10 * ALLOWANCE)
+    assert "has already been used" in told(doors.post("/create_account_atomic", other), 400)
+    assert allowance(doors, other["account_id"]) == ALLOWANCE
+
+
+def test_allowances_of_another_tenant_are_named_by_who_serves_them_all(doors: Stage):
+    account = f"a{secrets.token_hex(4)}.near"
+    doors.post("/update_allowance", {"account_id": account, "allowance": 5_000_000}, by="other")
+    for tenant, left in (("other", 5_000_000), ("default", ALLOWANCE)):
+        answer = doors.get(f"/get_allowance?account_id={account}&tenant={tenant}", by="ops")
+        assert int(told(answer, 200)) == left
+    assert "tenant" in told(doors.get(f"/get_allowance?account_id={account}&tenant=default", by="other"), 403)
+
+
 def test_dry_run_at_a_door_writes_nothing(doors: Stage, walkin: httpx.Client):
     signed, _ = user_delegate(doors)
     answer = walkin.post("/send_meta_tx?dry_run=true", json=as_json(signed))
     assert answer.json()["accepted"]["status"] == 202, answer.text
     body = new_account(signed, secrets.token_hex(8), 7_000_000)
     assert doors.post("/create_account_atomic?dry_run=true", body).json()["accepted"]["ok"]
+    wanted = {"account_id": body["account_id"], "allowance": 7_000_000}
+    assert "dry_run" in told(doors.post("/update_allowance?dry_run=true", wanted), 400)
     assert allowance(doors, body["account_id"]) == ALLOWANCE
     first = walkin.post("/send_meta_tx", json=as_json(signed))
     relayed(first)
@@ -309,6 +330,21 @@ def test_a_key_of_ones_own_makes_a_repetition_safe_and_none_does_not(doors: Stag
     assert (other.status_code, other.json()["code"]) == (400, "idempotency_key_reused")
     one, two = sent(doors, TRANSACTIONS["speed"]), sent(doors, TRANSACTIONS["speed"])
     assert one.json()["data"]["id"] != two.json()["data"]["id"]
+
+
+def test_a_retry_that_comes_after_valid_until_gets_what_was_accepted(doors: Stage, key: str):
+    """Told that it is late, a client would believe that nothing was sent."""
+    soon = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
+    body = json.dumps(json.loads(TRANSACTIONS["speed"]) | {"valid_until": soon})
+    first = sent(doors, body, **{"Idempotency-Key": key})
+    assert first.status_code == 200, first.text
+    time.sleep(3.1)
+    again = sent(doors, body, **{"Idempotency-Key": key})
+    assert (again.status_code, again.json()["data"]["id"]) == (200, key), again.text
+    assert again.headers["idempotency-replayed"] == "true"
+    for late in (sent(doors, body), sent(doors, body, **{"Idempotency-Key": f"{key}-2"})):
+        assert late.status_code == 400, late.text
+        assert "in the past" in late.json()["error"]
 
 
 @pytest.mark.parametrize(

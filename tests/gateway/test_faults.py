@@ -11,7 +11,7 @@ from tests.gateway.senders import Sender
 from tests.gateway.stage import Gateway, drained, gateway
 from tests.gateway.strict import check
 from tests.waiting import until
-from txmanager.core.admission import Count, Limits, Offer
+from txmanager.core.admission import Admitted, Count, Limits, Offer
 from txmanager.core.chain import SendReply, Verdict
 from txmanager.core.errors import Unavailable
 from txmanager.core.upstream import Found, Seen
@@ -106,6 +106,34 @@ async def test_more_than_a_page_moves_from_memory_into_the_store(anvil):
 
         await becomes(gate, False)
         await until(all_there, 30, what="all of them in the store")
+
+
+async def test_what_the_store_has_no_room_for_at_first_moves_later(anvil):
+    store, senders = Store(), [Sender(anvil) for _ in range(2)]
+    async with gateway(anvil, store, **FORWARD) as gate:
+        store.away = True
+        await becomes(gate, True)
+        hashes = [await gate.send(sender.sign(1)) for sender in senders]
+        assert store.mempool is not None
+        admit, full = store.mempool.admit, [True, True]
+
+        async def no_room(offers: Sequence[Offer], *args: Any, **more: Any) -> list[Admitted]:
+            if full and any(one.hash == hashes[0] for one in offers):
+                full.pop()
+                return [Admitted("full") for _ in offers]
+            return await admit(offers, *args, **more)
+
+        store.mempool.admit = no_room  # type: ignore[method-assign]
+        store.away = False
+        await becomes(gate, False)
+        for hash in hashes:
+
+            async def moved(hash: str = hash) -> bool:
+                return (await gate.status(hash) or {}).get("state") == "gapped"
+
+            await until(moved, 15, what="what waited in memory, in the store")
+        assert not full
+        await until(lambda: not gate.node._moves, 15)
 
 
 async def test_bytes_that_were_stored_and_forwarded_are_sent_once(make_strict):

@@ -1139,6 +1139,36 @@ async def reseal_script_finds_only_the_life_it_was_read_with(stage: Stage) -> No
 
 
 @redis_promise
+async def alias_of_a_known_key_is_not_looked_at_in_every_sweep(stage: Stage) -> None:
+    """Each delegate leaves one for as long as its record is kept."""
+    ledger, own, target = redis_of(stage), stage.intent("own"), stage.intent("delegate:1")
+    await ledger.alias(own.id, own.fingerprint, target.id)
+    await stage.claim(target, "near:net:a:1")
+    looked = []
+    sweep_one = ledger._sweep_one
+
+    async def counting(id: IntentId, again_ms: int) -> bool:
+        looked.append(id)
+        return await sweep_one(id, again_ms)
+
+    with patch.object(ledger, "_sweep_one", counting):
+
+        async def swept() -> bool:
+            assert await ledger.sweep(own.id.home, 2_000) == 0
+            return own.id in looked
+
+        await until(swept, 20)
+        assert await ledger.sweep(own.id.home, 2_000) == 0
+        assert looked.count(own.id) == 1
+        await until(lambda: ledger.sweep(target.id.home, 2_000), 20)
+
+        async def gone() -> bool:
+            return bool(await ledger.sweep(own.id.home, 2_000))
+
+        await until(gone, 20, what="the alias is swept after its target")
+
+
+@redis_promise
 async def replay_of_every_reservation_writes(stage: Stage) -> None:
     """As above: a number that was told and is not on the replica goes to two callers after a fail-over."""
     ledger, lane = redis_of(stage), await keyless(stage)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,6 +56,7 @@ from txmanager.core.errors import (
 from txmanager.core.models import Json
 from txmanager.core.states import Status
 from txmanager.runtime.accept.billing import Billing, Named
+from txmanager.runtime.accept.producer import Submitted
 from txmanager.runtime.manager import TxManager
 from txmanager.settings import ApiSettings, DoorSettings
 
@@ -183,11 +184,12 @@ class ServedRoute:
 
     async def _submit(self, call: Call, request: DoorRequest, wish: Submit) -> Reply:
         pool = self.doors.intents.pool_of(call.caller, wish.pool or self.settings.pool)
+        undo: Callable[[], Awaitable[bool]] | None = None
         if wish.start is not None and not call.flag("dry_run"):
             named = self._ever(call, pool, wish.start.budget_key)
             if named is None:
                 return self._no_allowances(pool)
-            await self._start(call, named, wish.start)
+            undo = await self._start(call, named, wish.start)
         envelope = {
             "pool": pool,
             "budget_key": wish.budget_key,
@@ -197,8 +199,12 @@ class ServedRoute:
         wait_s = self.doors.settings.max_wait_s if self.route.waits else 0.0
         for key in self._keys(call, wish):
             try:
-                taken = await self.doors.intents.take(
-                    call, wish.kind, wish.payload, envelope, partial(_one, key), wait_s=wait_s
+                taken = (
+                    await self.doors.intents.take(
+                        call, wish.kind, wish.payload, envelope, partial(_one, key), wait_s=wait_s
+                    )
+                    if wish.late is None
+                    else await self._accepted_before(call, wish, envelope, key, wish.late)
                 )
             except KeyReused:
                 if not wish.reused:
@@ -213,7 +219,20 @@ class ServedRoute:
             if taken.replayed:
                 reply.headers.append((b"idempotency-replayed", b"true"))
             return reply
+        if undo is not None:  # what is refused gives nobody an allowance
+            await self.doors.intents.within(undo())
         raise Malformed(wish.reused)
+
+    async def _accepted_before(
+        self, call: Call, wish: Submit, envelope: Mapping[str, Json], key: str | None, late: InvalidInput
+    ) -> Submitted:
+        """A retry gets its answer however late it comes; whatever else is late is not accepted."""
+        intents = self.doors.intents
+        asked = intents.read(call, intents.kind(wish.kind), wish.payload, envelope, partial(_one, key))
+        known = None if call.flag("dry_run") else await intents.known(asked)
+        if known is None:
+            raise late
+        return known
 
     def _keys(self, call: Call, wish: Submit) -> Iterator[str | None]:
         """One, or where the request implies it further ones for when its intent came to nothing."""
@@ -235,7 +254,7 @@ class ServedRoute:
 
     def _ever(self, call: Call, pool: str, key: str) -> Named | None:
         """The budget that stands for an account's allowance."""
-        named = self.doors.billing.of_key(call.caller.submits_for(None), pool, key)
+        named = self.doors.billing.of_key(call.caller.submits_for(call.query.get("tenant")), pool, key)
         return next((one for one in named if one.budget.per_ms == EVER), None)
 
     async def _allowance(self, call: Call, request: DoorRequest, wish: ReadAllowance | SetAllowance) -> Reply:
@@ -244,6 +263,8 @@ class ServedRoute:
         if named is None:
             return self._no_allowances(pool)
         if isinstance(wish, SetAllowance):
+            if call.flag("dry_run"):
+                raise InvalidInput("dry_run", "is not possible for an allowance; read it, or send this without")
             await self._set(named, wish.amount)
         used = await self._used(named)
         return _reply(self.route.answer(request, used.left(named.budget) * named.unit.budget))
@@ -252,23 +273,24 @@ class ServedRoute:
         [used] = await self.doors.intents.within(self.doors.manager.budgets.usage([named.budget.name]))
         return used
 
-    async def _start(self, call: Call, named: Named, start: StartAllowance) -> None:
-        """A repetition, or a later call for the same account, changes nothing."""
+    async def _start(self, call: Call, named: Named, start: StartAllowance) -> Callable[[], Awaitable[bool]] | None:
+        """A repetition, or a later call for the same account, changes nothing. Answers how to take it back."""
         used = await self._used(named)
         if used.override is not None or start.amount // named.unit.budget == used.limit(named.budget):
-            return
+            return None
         call.caller.need("operate")
         await self.doors.audit.note(call, self.route.path, "operate")
-        await self._set(named, start.amount)
+        limit = await self._set(named, start.amount)
+        return lambda: self.doors.manager.budgets.override(named.budget.name, None, limit)
 
-    async def _set(self, named: Named, amount: int) -> None:
+    async def _set(self, named: Named, amount: int) -> int:
         """So much is left from now on, whatever was spent before."""
         for _ in range(_TRIES):
             used = await self._used(named)
-            limit = amount // named.unit.budget + used.open + used.costs(named.budget)
-            change = self.doors.manager.budgets.override(named.budget.name, min(limit, MOST_UNITS), used.override)
+            limit = min(amount // named.unit.budget + used.open + used.costs(named.budget), MOST_UNITS)
+            change = self.doors.manager.budgets.override(named.budget.name, limit, used.override)
             if await self.doors.intents.within(change):
-                return
+                return limit
         raise NotAllowed("others changed this allowance at the same time; send it again")
 
     def _no_allowances(self, pool: str) -> Reply:

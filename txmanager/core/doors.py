@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+from txmanager.core.errors import InvalidInput
 from txmanager.core.models import Json
 from txmanager.core.values import value
 
@@ -57,6 +58,8 @@ class Submit:
     max_age_s: int | None = None
     metadata: Mapping[str, Json] = field(default_factory=dict)
     start: StartAllowance | None = None
+    late: InvalidInput | None = None
+    """Why only what was accepted before is answered."""
 
 
 @value(frozen=True, slots=True)

@@ -58,12 +58,15 @@ def send(request: DoorRequest) -> Submit:
         payload["max_fee_per_gas"] = str(most)
     kept = {name: getattr(body, name) for name in _KEPT if getattr(body, name) is not None}
     kept |= {name: str(number) for name, number in kept.items() if isinstance(number, int) and name != "gas_limit"}
+    left = _seconds_left(body.valid_until, request.now_ms)
+    over = left is not None and left < 1
     return Submit(
         "evm.transaction",
         payload,
         pool=request.path["relayer_id"],
-        max_age_s=_seconds_left(body.valid_until, request.now_ms),
+        max_age_s=None if over else left,
         metadata={"transaction": kept},
+        late=InvalidInput("valid_until", "cannot be in the past") if over else None,
     )
 
 
@@ -89,10 +92,7 @@ def _seconds_left(until: str | None, now_ms: int) -> int | None:
         raise InvalidInput("valid_until", "must be a time of RFC 3339, such as 2030-01-01T00:00:00Z") from None
     if at.tzinfo is None:
         raise InvalidInput("valid_until", "needs an offset from UTC, such as Z")
-    left = math.floor(at.timestamp() - now_ms / 1000)
-    if left < 1:
-        raise InvalidInput("valid_until", "cannot be in the past")
-    return left
+    return math.floor(at.timestamp() - now_ms / 1000)
 
 
 def find(request: DoorRequest) -> Read:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from txmanager.core.budgets import corrections
-from txmanager.core.errors import NotFound, TxManagerError
+from txmanager.core.errors import MemoryFull, NotFound, TxManagerError
 from txmanager.core.ledger import SHELVED_MS, SWEEP_AFTER_MS, TOMBSTONE_MS, Backlog, Gone
 from txmanager.core.models import IntentId, Record
 from txmanager.ledger.inputs import check_retirable
@@ -138,12 +139,12 @@ class Finals(BudgetBooks):
             args = (older_than_ms, kept, _SWEEP_PAGE)
             names = await self._runner.run("stale", [self._keys.open_claims(home)], args)
             for name in names:
-                swept = await self._sweep_one(IntentId.parse(name.decode()))
+                swept = await self._sweep_one(IntentId.parse(name.decode()), older_than_ms)
                 gone, kept = gone + swept, kept + (not swept)
             if len(names) < _SWEEP_PAGE:
                 return gone
 
-    async def _sweep_one(self, id: IntentId) -> bool:
+    async def _sweep_one(self, id: IntentId, again_ms: int) -> bool:
         [value] = await self._runner.plain(self._keys.home(id), ("GET", self._keys.home(id)))
         head, _, final = (value or b"").partition(b"\n")
         life, born, lane = head.decode().split(" ")[1:] if head else ("", "", "")
@@ -152,6 +153,10 @@ class Finals(BudgetBooks):
             target = self._keys.home(IntentId.parse(lane))
             [known] = await self._runner.plain(target, ("EXISTS", target))
             if known:
+                # every delegate has one, for as long as its record is kept: it is looked at once in a while
+                open = self._keys.open_claims(id.home)
+                with suppress(MemoryFull):  # then it is looked at again at once, and the others are swept
+                    await self._runner.plain(open, ("ZADD", open, "XX", "INCR", max(0, again_ms), id.text))
                 return False
         elif head and not final:
             [record] = await self._surely(lane, [id])

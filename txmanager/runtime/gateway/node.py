@@ -31,6 +31,8 @@ from txmanager.runtime.gateway.submit import Answer, Denied, Terms
 _PAGE = 1_000
 _MOVED_AT_ONCE = 100
 _MOVE_AGAIN_S = 1.0
+_NO_ROOM = frozenset({"cold", "processing", "sender_full", "gap", "underpriced", "full"})
+"""What the store says of what it may take later."""
 _WATCH_EVERY_S = 0.5
 _MISTRUST_S = 30.0
 """How long after an outage this process's own memory still counts."""
@@ -204,16 +206,22 @@ class GatewayNode:
 
     async def _bring(self, entries: Sequence[Entry]) -> None:
         """Some at a time, until the store has them, however long that takes."""
-        for start in range(0, len(entries), _MOVED_AT_ONCE):
-            while True:
+        left = list(entries)
+        while left:
+            again: list[Entry] = []
+            for start in range(0, len(left), _MOVED_AT_ONCE):
+                some = left[start : start + _MOVED_AT_ONCE]
                 try:
-                    await self._bring_some(entries[start : start + _MOVED_AT_ONCE])
-                    break
+                    again += await self._bring_some(some)
                 except TxManagerError as error:
                     self._log.debug("not moved into the store yet", error=str(error)[:200])
-                    await asyncio.sleep(_MOVE_AGAIN_S)
+                    again += some
+            left = again
+            if left:
+                await asyncio.sleep(_MOVE_AGAIN_S)
 
-    async def _bring_some(self, entries: Sequence[Entry]) -> None:
+    async def _bring_some(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that the store has no room for now: their callers were told that they were taken."""
         doubtful = [one.hash for one in entries if one.state is not State.WAITING] if self.upstream.strict else []
         found = dict(zip(doubtful, await self.upstream.find(doubtful), strict=True))
         if None in found.values():
@@ -221,13 +229,17 @@ class GatewayNode:
         taken = {hash for hash, tx in found.items() if tx is not None and tx.known}
         left = [one for one in entries if one.hash not in taken]
         if not left:
-            return
+            return []
         seen = await self.upstream.look_many(sorted({one.sender for one in left}))
         counts = {sender: as_count(one, self._sends.sent_upto(sender)) for sender, one in seen.items()}
         offers = [Offer(one.hash, one.sender, one.nonce, one.price, one.raw) for one in left]
-        for offer, answer in zip(offers, await self._main.intake.admit(offers, counts), strict=True):
-            if answer.word not in ("admitted", "known", "low"):
-                self._log.warning("the store does not take what waited in memory", hash=offer.hash, word=answer.word)
+        again = []
+        for entry, answer in zip(left, await self._main.intake.admit(offers, counts), strict=True):
+            if answer.word in _NO_ROOM:
+                again.append(entry)
+            elif answer.word not in ("admitted", "known", "low"):
+                self._log.warning("the store does not take what waited in memory", hash=entry.hash, word=answer.word)
+        return again
 
     @property
     def _doubts(self) -> bool:
