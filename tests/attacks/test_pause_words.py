@@ -80,6 +80,7 @@ async def test_message_of_a_node_does_not_turn_a_rejection_into_a_late_cancel(la
     await lanes.until_status(id, Status.INFLIGHT)
     flight = owned(running, lanes.lane).plan.flights.get(id)
     assert flight is not None
+    await until(lambda: flight.reply is not None, what="the bytes were sent, and dropped")
     flight.reply = SendReply(Verdict.PERMANENT, "not included within 60 s")
     lanes.devnet.clear_faults()
     owned(running, lanes.lane).flying.set()
