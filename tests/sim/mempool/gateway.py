@@ -18,7 +18,7 @@ from txmanager.runtime.gateway.dispatch import Rules
 from txmanager.runtime.gateway.engine import Engine, Seam
 from txmanager.runtime.gateway.metrics import GatewayMetrics
 from txmanager.runtime.gateway.sends import Sends
-from txmanager.runtime.gateway.submit import Terms, Told
+from txmanager.runtime.gateway.submit import Answer, Terms
 
 if TYPE_CHECKING:
     from tests.sim.mempool.world import World
@@ -118,9 +118,9 @@ class Gateway:
         self.engine.heart.owner = upstream.owner = name
         self.process.spawn(self.engine.start())
 
-    async def serve(self, given: Given) -> Told:
+    async def serve(self, given: Given) -> Answer:
         """As a request: whoever asked gives up when nobody answers."""
-        task: asyncio.Task[list[Told]] = self.process.spawn(self.engine.submitter.submit([given]))
+        task: asyncio.Task[list[Answer]] = self.process.spawn(self.engine.submitter.submit([given]))
         done, _ = await asyncio.wait([task], timeout=12)
         if not done:
             raise Unavailable("the gateway died or hangs")

@@ -60,7 +60,7 @@ def take_over_says_it_is_the_first_send() -> Sequence[Patch]:
         honest(self, s, tx, *more)
         assert s.hold is not None
         s.hold.again = False
-        return self._told(s, s.hold, s.hold.at)
+        return self._granted(s, s.hold, s.hold.at)
 
     return [patch.object(Machine, "_grant", grant)]
 
@@ -328,9 +328,9 @@ def look_up_ends_before_the_node_shows_it() -> Sequence[Patch]:
 
 @mutant
 def nonce_too_low_is_always_a_refusal() -> Sequence[Patch]:
-    honest = dispatch._told
+    honest = dispatch._verdict
 
-    def told(fate: Fate, reply: SendReply, again: bool) -> tuple[Any, str]:
+    def verdict(fate: Fate, reply: SendReply, again: bool) -> tuple[Any, str]:
         if reply.verdict is NodeVerdict.NONCE_TOO_LOW:
             return "refuse", "nonce too low"
         return honest(fate, reply, again)
@@ -338,7 +338,7 @@ def nonce_too_low_is_always_a_refusal() -> Sequence[Patch]:
     async def was_it_ours(self: Dispatcher, hold: Held, said: SendReply) -> SendReply:
         return said
 
-    return [patch.object(dispatch, "_told", told), patch.object(Dispatcher, "_was_it_ours", was_it_ours)]
+    return [patch.object(dispatch, "_verdict", verdict), patch.object(Dispatcher, "_was_it_ours", was_it_ours)]
 
 
 @mutant
