@@ -84,10 +84,13 @@ class Several:
         headers = {"Authorization": f"Bearer {self.secrets[by]}", **more.pop("headers", {})}
         return self.clients[at].request(method, path, headers=headers, **more)
 
-    def transfer(self, by: str, key: str, *, at: int = 0, tenant: str = "", **more: Any) -> httpx.Response:
+    def transfer(
+        self, by: str, key: str, *, at: int = 0, tenant: str = "", dry_run: bool = False, **more: Any
+    ) -> httpx.Response:
         body = {"kind": "near.transfer", "payload": {"receiver_id": "bob.near", "amount": "1"}, "pool": "main", **more}
-        path = "/v1/intents" + (f"?tenant={tenant}" if tenant else "")
-        return self.ask(by, "POST", path, at=at, json=body, headers={"Idempotency-Key": key})
+        query = {"tenant": tenant} if tenant else {}
+        query |= {"dry_run": "true"} if dry_run else {}
+        return self.ask(by, "POST", "/v1/intents", at=at, json=body, params=query, headers={"Idempotency-Key": key})
 
     def log(self, at: int = 0) -> str:
         return self.programs[at].log_file.read_text()

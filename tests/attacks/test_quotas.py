@@ -113,6 +113,9 @@ def test_a_token_has_only_so_many_waiting_and_others_go_on(several: Several):
     assert several.transfer("few", keys[0], partition_key=keys[0]).status_code == 200, (
         "a retry is answered, room or not"
     )
+    dry = {key: several.transfer("few", key, partition_key=key, dry_run=True).json()["accepted"] for key in keys}
+    assert (dry[keys[0]]["status"], dry[keys[0]]["replayed"]) == (200, True)
+    assert dry[keys[7]]["problem"]["code"] == "token_queue_full", "a dry run knows what acceptance knows"
     assert several.transfer("free", "free-1").status_code == 202
     # the other process learns of it within a second
     until_sync(lambda: several.transfer("few", secrets.token_hex(8), at=1).status_code == 429, 5)

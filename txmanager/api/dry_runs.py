@@ -85,7 +85,9 @@ class DryRuns:
             if found is None:
                 raise asked.refusal
             return Foreseen(found.record.lane, found.record)
-        foreseen = await self._dry_run.foresee(asked.intent, asked.own_key, asked.bill, lane)
-        if foreseen.known is None:
-            await self._quotas.foresee(call.caller, len(call.body))
-        return foreseen
+        foreseen = await self._dry_run.known(asked.intent, asked.own_key)
+        if foreseen is not None:
+            return foreseen
+        # In the order of acceptance: room for the token, then a lane.
+        await self._quotas.foresee(call.caller, len(call.body))
+        return await self._dry_run.foresee(asked.intent, asked.bill, lane)

@@ -86,6 +86,13 @@ class Backlog:
 
     async def over(self, caller: Caller, size: int) -> Room | None:
         """What it uses, if there is no room for this one; else it counts as taken until the next sum."""
+        used = await self.full(caller, size)
+        if used is None:
+            self._room = Room(self._room.count + 1, self._room.size + size)
+        return used
+
+    async def full(self, caller: Caller, size: int) -> Room | None:
+        """What it uses, if there is no room for this one."""
         limits = caller.limits
         if self._stale(caller):
             async with self._lock:
@@ -96,7 +103,6 @@ class Backlog:
         too_many = limits.max_queued is not None and used.count >= limits.max_queued
         if too_many or (limits.max_queued_bytes is not None and used.size + size > limits.max_queued_bytes):
             return used
-        self._room = Room(used.count + 1, used.size + size)
         return None
 
     def _stale(self, caller: Caller) -> bool:
@@ -168,8 +174,7 @@ class TokenQuotas:
         if limits.max_queued is None and limits.max_queued_bytes is None:
             return None
         size += OVERHEAD_BYTES
-        backlog = self._backlogs.setdefault(caller.name, Backlog(self._quotas, self._now))
-        used = await self._within(backlog.over(caller, size))
+        used = await self._within(self._backlog(caller).over(caller, size))
         if used is not None and not await self._within(known()):
             raise NoRoom(caller.name, used.count, used.size)
         return Share(caller.name, size, limits.max_queued, limits.max_queued_bytes)
@@ -179,11 +184,12 @@ class TokenQuotas:
         limits = caller.limits
         if limits.max_queued is None and limits.max_queued_bytes is None:
             return
-        used = await self._within(self._quotas.room(caller.name, limits.pools))
-        too_many = limits.max_queued is not None and used.count >= limits.max_queued
-        size += OVERHEAD_BYTES
-        if too_many or (limits.max_queued_bytes is not None and used.size + size > limits.max_queued_bytes):
+        used = await self._within(self._backlog(caller).full(caller, size + OVERHEAD_BYTES))
+        if used is not None:
             raise NoRoom(caller.name, used.count, used.size)
+
+    def _backlog(self, caller: Caller) -> Backlog:
+        return self._backlogs.setdefault(caller.name, Backlog(self._quotas, self._now))
 
     async def _within(self, work: Awaitable[T]) -> T:
         try:

@@ -35,6 +35,8 @@ _AT_ONCE = 16
 _LINES_PER_SECOND = 50
 _CONNECTIONS = 64
 """Of one client; one more closes its oldest."""
+_BACKLOG = 1024
+"""Connections that may wait to be accepted: where none is left, a connect to a Unix socket fails at once."""
 
 _log = structlog.get_logger("signer")
 
@@ -99,7 +101,9 @@ class SignerService:
         _remove_stale(path)
         with _private_files():
             try:
-                self._server = await asyncio.start_unix_server(self._on_connection, path, limit=1 << 16)
+                self._server = await asyncio.start_unix_server(
+                    self._on_connection, path, limit=1 << 16, backlog=_BACKLOG
+                )
             except OSError as error:
                 raise InvalidSettings("signer.listen", f"cannot listen at {path}: {error.strerror or error}") from None
         if group is not None:

@@ -38,8 +38,8 @@ class DryRun:
         self._open_chain = open_chain
         self._chains: dict[str, Chain] = {}
 
-    async def foresee(self, intent: Intent, own_key: IntentId | None, bill: Bill | None, lane: str = "") -> Foreseen:
-        """Raises what acceptance would raise."""
+    async def known(self, intent: Intent, own_key: IntentId | None) -> Foreseen | None:
+        """What the key stands for already. Raises what acceptance would raise."""
         for id in (own_key, intent.id):
             found = await self._ledger.read(id) if id is not None else None
             if found is None:
@@ -47,6 +47,10 @@ class DryRun:
             if found.id != intent.id or found.intent.fingerprint != intent.fingerprint:
                 raise KeyReused(id.key if id is not None else intent.id.key)
             return Foreseen(found.lane, found)
+        return None
+
+    async def foresee(self, intent: Intent, bill: Bill | None, lane: str = "") -> Foreseen:
+        """Where an intent with a new key would go. Raises what acceptance would raise."""
         chosen = await self._producer.lane_for(intent, lane)
         view = await self._ledger.lane(chosen) if chosen is not None else None
         if chosen is None or view is None or view.state is LaneState.CLOSED:
