@@ -62,11 +62,12 @@ async def aiohttp(options: argparse.Namespace) -> dict[str, Any]:
 async def lua(options: argparse.Namespace) -> dict[str, Any]:
     """The smallest script of ours, one call after the other on eight lanes."""
     ledger = RedisLedger(options.redis, prefix="limit", durability="none")
+    keys = ("limit:members{x}", "limit:deadlines{x}", "limit:versions{x}")
     try:
 
         async def work(key: int, jobs: range) -> None:
             for _ in jobs:
-                await ledger.runner.run("heartbeat", ("limit:m{x}", "limit:d{x}"), ("", "", 0))
+                await ledger.runner.run("heartbeat", keys, ("worker", 1_000, "digest", "member"))
 
         return await each_key(options.jobs, work)
     finally:
