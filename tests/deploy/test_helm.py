@@ -108,6 +108,13 @@ def test_a_changed_configuration_restarts_the_programs(everything, tmp_path):
     assert mark(changed) != mark(everything)
 
 
+@pytest.mark.parametrize("policy", ["", "IfNotPresent"])
+def test_a_pull_policy_is_what_was_asked_for(policy):
+    worker = rendered("--set", f"image.pullPolicy={policy}")["Deployment", "txmanager-worker"]
+    [container] = worker["spec"]["template"]["spec"]["containers"]
+    assert container.get("imagePullPolicy", "") == policy
+
+
 def test_a_redis_of_ones_own_leaves_ours_out():
     without = rendered("--set", "redis.enabled=false", "--set", "redisSecret=mine")
     assert not [name for kind, name in without if kind == "StatefulSet" or name == "txmanager-redis"]

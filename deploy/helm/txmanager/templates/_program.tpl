@@ -8,8 +8,8 @@
 {{- end -}}
 
 {{/*
-One program as a Deployment. Arguments: root; name; grace (seconds to stop); env, ports, probes, lifecycle (YAML text);
-port (where Prometheus scrapes); keys (mounts the key files); oneByOne (a rolling update that keeps every pod until its
+One program as a Deployment. Arguments: root; name; grace (seconds to stop); env (YAML text); container (YAML text: ports,
+probes, lifecycle); port (where Prometheus scrapes); keys (mounts the key files); oneByOne (a rolling update that keeps every pod until its
 successor is ready).
 */}}
 {{- define "txmanager.program" -}}
@@ -56,8 +56,8 @@ spec:
       containers:
         - name: {{ .name }}
           image: {{ .root.Values.image.repository }}:{{ .root.Values.image.tag }}
-          {{- if ne .root.Values.image.pullPolicy "IfNotPresent" }}
-          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          {{- with .root.Values.image.pullPolicy }}
+          imagePullPolicy: {{ . }}
           {{- end }}
           args: [{{ .name }}]
           env:
