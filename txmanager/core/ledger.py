@@ -37,8 +37,8 @@ from txmanager.core.states import LaneState
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
 
-SCHEMA = 1
-"""Raised when a ledger changes what it stores; a lane of a newer schema is not leased."""
+SCHEMA = 2
+"""Raised when a ledger changes what it stores; a lane of a newer schema is not leased. 1: release 0.1.0."""
 
 APPEND_WITHIN_MS = 60_000
 """An append must follow its claim within this time; a tombstone outlives three of them."""

@@ -347,6 +347,8 @@ class Lane:
     """The monitor's newest request to the owner."""
     archive: int | None = None
     """How many final records wait for an archive at most; None where there is none."""
+    schema: int = 1
+    """Which formats its writers may use (`core/ledger.py`)."""
 
     @property
     def distrusts_signer(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txmanager.core.alerts import Check
-from txmanager.core.ledger import Taken
+from txmanager.core.ledger import SCHEMA, Taken
 from txmanager.core.models import Attempt, Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
@@ -129,6 +129,7 @@ def unpack_lane(row: Row) -> Lane:
         asks=row["asks"],
         check=Check.parse(row["asked"]),
         archive=row["archive"],
+        schema=SCHEMA,
     )
 
 

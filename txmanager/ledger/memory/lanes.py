@@ -149,6 +149,7 @@ class LaneStore:
             asks=self.asks,
             check=self.check,
             archive=self.archive,
+            schema=self.schema,
         )
 
     def tombstone(self, id: IntentId, now: int) -> Tombstone | None:

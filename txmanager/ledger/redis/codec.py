@@ -299,6 +299,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         asks=int(fields[b"asks"]),
         check=Check.parse(text(fields.get(b"check"))),
         archive=number(b"archive"),
+        schema=int(fields[b"schema"]),
     )
 
 
