@@ -13,7 +13,7 @@ import redis.asyncio
 from tests.waiting import until
 from txmanager.core.budgets import SLOTS
 from txmanager.core.errors import Unconfirmed
-from txmanager.core.ledger import Claim
+from txmanager.core.ledger import SCHEMA, Claim
 from txmanager.core.models import IntentId
 from txmanager.ledger.durable import DurableObjectLedger
 from txmanager.ledger.memory import MemoryLedger
@@ -21,7 +21,8 @@ from txmanager.ledger.redis import RedisLedger
 from txmanager.ledger.redis.keys import Keys
 from txmanager.testing.ledger.stage import Stage
 
-BACKENDS = ("memory", "redis7", "valkey9", "cluster", "sentinel", "durable")
+BACKENDS = ("memory", "redis7", "schema1", "valkey9", "cluster", "sentinel", "durable")
+"""`schema1`: an installation that release 0.1.0 began and nobody has upgraded."""
 
 
 def memory_stage() -> Stage:
@@ -50,7 +51,7 @@ def memory_stage() -> Stage:
 
 
 @asynccontextmanager
-async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[Stage]:
+async def redis_stage(url: str, prefix: str, *, schema: int = SCHEMA, **options: Any) -> AsyncIterator[Stage]:
     """A stage on a running server; clients made by `again` are closed with it."""
     made: list[RedisLedger] = []
 
@@ -59,11 +60,13 @@ async def redis_stage(url: str, prefix: str, **options: Any) -> AsyncIterator[St
         return made[-1]
 
     ledger = again()
+    keys = Keys(prefix)
+    if schema != SCHEMA:
+        await ledger.runner.plain(keys.schema, ("SET", keys.schema, schema))
 
     async def expire(what: str, id: IntentId | None = None, lane: str = "") -> None:
-        keys = Keys(prefix)
         if what == "schema":
-            await ledger.runner.plain(keys.lane(lane), ("HINCRBY", keys.lane(lane), "schema", 1))
+            await ledger.runner.plain(keys.lane(lane), ("HSET", keys.lane(lane), "schema", SCHEMA + 1))
             return
         if what == "deadlines":
             key = keys.reservation_deadlines(lane)
@@ -166,14 +169,15 @@ async def stage(backend: str, request: pytest.FixtureRequest, prefix: str) -> As
     if backend == "memory":
         yield memory_stage()
         return
-    url = request.getfixturevalue(backend).url
+    url = request.getfixturevalue("redis7" if backend == "schema1" else backend).url
     if backend == "durable":
         async with durable_stage(url, prefix) as made:
             yield made
         return
     if durability_of(backend) == "replicas":
         await until_replicas_confirm(url)
-    async with redis_stage(url, prefix, durability=durability_of(backend), timeout_s=5.0) as made:
+    schema = 1 if backend == "schema1" else SCHEMA
+    async with redis_stage(url, prefix, schema=schema, durability=durability_of(backend), timeout_s=5.0) as made:
         yield made
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from txmanager.core.ledger import SCHEMA
+
 FENCE = "if out then return out end"
 HELD = "held_intent_gets_no_attempt_that_nobody_asked_for"
 REPLAY = "replay_of_every_durable_call_writes"
@@ -16,6 +18,8 @@ class Guard(NamedTuple):
     text: str
     without: str
     promise: str
+    schema: int = SCHEMA
+    """Of the installation in which the promise breaks."""
 
 
 def _full(promise: str) -> str:
@@ -55,12 +59,15 @@ HOMES = [
     Guard("move", "redis.call('SETRANGE', KEYS[1], 0, string.sub(home, 1, 1))", "", REPLAY),
     Guard(
         "retire_home",
-        "if living ~= life then return 'other_life' end",
+        "if string.sub(home, from + 1, from + #life + 1) ~= life .. ' ' then return 'other_life' end",
         "",
         "past_of_a_reused_key_never_overwrites_its_new_life",
     ),
     Guard(
-        "retire_home", "if final ~= '' then", "if false then", "retire_of_a_record_that_ended_otherwise_changes_nothing"
+        "retire_home",
+        "if ends and ends < #home then",
+        "if false then",
+        "retire_of_a_record_that_ended_otherwise_changes_nothing",
     ),
     Guard("retire_home", "redis.call('SETRANGE', key, 0, string.sub(home, 1, 1))", "", REPLAY),
     Guard("retire_home", "redis.call('ZREM', KEYS[2], '')", "", _full("settle_and_retire")),
@@ -74,9 +81,10 @@ HOMES = [
 APPEND = [
     Guard(
         "append",
-        "if record[1] == 'retired' and record[2] == life then",
-        "if false then",
+        "record[1] == 'retired' and record[2] == life or",
+        "false or",
         "append_after_retirement_meets_a_tombstone",
+        1,
     ),
     Guard(
         "append",
@@ -107,7 +115,7 @@ APPEND = [
     Guard("append", " or lane[1] == 'closed'", "", "closed_lane_takes_nothing_and_its_claim_moves"),
     Guard(
         "append",
-        "elseif depth >= tonumber(lane[2]) then",
+        "elseif depth >= most_queued then",
         "elseif false then",
         "full_queue_pushes_back_and_takes_again_after_room",
     ),
@@ -183,25 +191,10 @@ OWNERS = [
         "",
         "take_of_a_paused_or_quarantined_lane_is_empty",
     ),
-    Guard(
-        "take",
-        "tonumber(ARGV[3]), lane[2]",
-        "tonumber(ARGV[3]), '>'",
-        "take_again_answers_the_same_until_written_ahead",
-    ),
-    Guard("take", "while want > 0 do", "while want >= 0 do", "take_hands_out_in_order_of_acceptance"),
-    Guard("take", "if entry[2] and ", "if ", "entry_deleted_by_hand_does_not_stop_the_lane"),
-    Guard("take", " and not signed(entry[1])", "", "entry_signed_without_being_taken_is_not_handed_out"),
-    Guard(
-        "take", "if ms == upto_ms then return not below(upto_n, n) end", "", "entries_of_one_millisecond_are_told_apart"
-    ),
-    Guard("take", "if #a ~= #b then return #a < #b end", "", "entries_of_one_millisecond_are_told_apart"),
-    Guard(
-        "take",
-        "    from = entries[#entries][1]",
-        "    from = '>'",
-        "entry_deleted_by_hand_does_not_let_others_overtake",
-    ),
+    Guard("take", "'(' .. lane[2]", "'-'", "take_again_answers_the_same_until_written_ahead"),
+    Guard("take", "'(' .. lane[2]", "lane[2]", "take_again_answers_the_same_until_written_ahead"),
+    Guard("take", "'COUNT', ARGV[3]", "'COUNT', 1", "take_hands_out_in_order_of_acceptance"),
+    Guard("take", " or {}", "", "take_hands_out_in_order_of_acceptance"),
     Guard("unfinished", FENCE, "", "stale_owner_cannot_read_the_unfinished"),
 ]
 
@@ -217,8 +210,8 @@ ATTEMPTS = [
     Guard("record_attempts", " and recorded == #writes", "", "write_ahead_that_is_half_recorded_is_refused"),
     Guard(
         "record_attempts",
-        "record['l'] == write.life and ",
-        "",
+        "write.ours = life == write.life and ",
+        "write.ours = ",
         "write_ahead_of_another_life_is_not_a_replay",
     ),
     Guard("record_attempts", "  redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
@@ -251,14 +244,8 @@ ATTEMPTS = [
     ),
     Guard("record_attempts", "not oldest[i] or ", "oldest[i] and ", "first_attempt_of_a_signed_entry_is_refused"),
     Guard("record_attempts", "oldest[i][1] ~= write.sid", "false", "first_attempts_are_a_prefix_of_the_queue"),
-    Guard(
-        "record_attempts",
-        "  local write = overtaking(redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts))",
-        "  local write = firsts[1]",
-        "entry_deleted_by_hand_does_not_stop_the_lane",
-    ),
-    Guard("record_attempts", "record['l'] ~= write.life or ", "", "one_bad_attempt_refuses_the_whole_batch"),
-    Guard("record_attempts", " or status == 'retired' then", " then", "retired_record_gets_no_attempt"),
+    Guard("record_attempts", "if not write.ours then", "if false then", "one_bad_attempt_refuses_the_whole_batch"),
+    Guard("record_attempts", " and write.status ~= 'retired'", "", "retired_record_gets_no_attempt"),
     Guard(
         "record_attempts",
         "if seen[write.id] then",
@@ -290,7 +277,12 @@ ATTEMPTS = [
         "resign_needs_a_proof_for_every_live_attempt",
     ),
     Guard("record_attempts", "record['d:' .. name] or ", "", "resign_needs_a_proof_for_every_live_attempt"),
-    Guard("record_attempts", " or write.deaths[name]", "", "resign_needs_a_proof_for_every_live_attempt"),
+    Guard(
+        "record_attempts",
+        " or (write.deaths and write.deaths[name])",
+        "",
+        "resign_needs_a_proof_for_every_live_attempt",
+    ),
     Guard(
         "record_attempts",
         "if write.purpose == 'replace' and not rival then",
@@ -340,8 +332,8 @@ ATTEMPTS = [
     ),
     Guard(
         "record_attempts",
-        "if #firsts > 0 then redis.call('HSET'",
-        "if false then redis.call('HSET'",
+        "if #firsts > 0 then keep_too",
+        "if false then keep_too",
         "write_ahead_moves_cursor_status_and_keeps_every_byte",
     ),
     Guard("record_attempts", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("write_ahead")),
@@ -353,7 +345,7 @@ ENDS = [
     Guard("settle", FENCE, "", "stale_owner_cannot_settle"),
     Guard(
         "settle",
-        "if stored ~= found then",
+        "if lane[1] ~= found then",
         "if false then",
         "an_end_that_no_chain_shows_waits_while_the_history_is_another",
     ),
@@ -407,8 +399,8 @@ ENDS = [
         "if true then",
         "settle_keeps_no_proof_of_what_was_never_recorded",
     ),
-    Guard("settle", "if not landed or ", "if ", "landed_only_grows_and_compares_as_a_number"),
-    Guard("settle", "below(landed, ARGV[3])", "true", "landed_only_grows_and_compares_as_a_number"),
+    Guard("settle", "not lane[3] or ", "lane[3] and ", "landed_only_grows_and_compares_as_a_number"),
+    Guard("settle", "below(lane[3], ARGV[3])", "true", "landed_only_grows_and_compares_as_a_number"),
     Guard("settle", "if #a ~= #b then return #a < #b end", "", "landed_only_grows_and_compares_as_a_number"),
     Guard(
         "settle",
@@ -428,7 +420,8 @@ ENDS = [
         "settle",
         "redis.call('XACK', queue, 'lane', unpack(sids, from, to))",
         "",
-        "group_read_leaves_nothing_pending_that_ended",
+        "what_an_older_release_read_through_the_group_is_acknowledged",
+        1,
     ),
     Guard(
         "settle",
@@ -463,7 +456,8 @@ ENDS = [
         "cancel",
         "redis.call('XACK', queue, 'lane', unpack(sids, from, to))",
         "",
-        "group_read_leaves_nothing_pending_that_ended",
+        "what_an_older_release_read_through_the_group_is_acknowledged",
+        1,
     ),
     Guard(
         "cancel",
@@ -505,9 +499,9 @@ ENDS = [
 ]
 
 LANES = [
-    Guard("register", "if state == 'closed' then", "if false then", "closed_lane_is_closed_for_ever"),
+    Guard("register", "if lane[1] == 'closed' then", "if false then", "closed_lane_is_closed_for_ever"),
     Guard("register", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", "answer_that_a_lane_is_closed_writes_too"),
-    Guard("register", "if not state then", "if true then", "registered_lane_is_published_and_a_repeat_refreshes_it"),
+    Guard("register", "if not lane[1] then", "if true then", "registered_lane_is_published_and_a_repeat_refreshes_it"),
     Guard("register", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("workers_come_up")),
     Guard("set_lane", "if ARGV[5] ~= '' then", "if false then", "stale_owner_cannot_change_the_lane"),
     Guard(

@@ -298,14 +298,14 @@ NUMBERS = [
     ),
     Guard(
         "record_attempts",
-        "if lane[5] ~= '1' then redis.call('HSET'",
-        "if true then redis.call('HSET'",
+        "local kept = lane[5] ~= '1' and {'cursor', ARGV[4]} or {}",
+        "local kept = {'cursor', ARGV[4]}",
         "given_bytes_are_written_ahead_whatever_their_number",
     ),
     # the rest
     Guard(
         "register",
-        "if state and (redis.call('HGET', KEYS[1], 'keyless') or '') ~= ARGV[4] then",
+        "if lane[1] and (lane[3] or '') ~= ARGV[4] then",
         "if false then",
         "address_is_of_one_sort_for_ever",
     ),

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.ledger import schemas
 from tests.ledger.accept_guards import ACCEPT
 from tests.ledger.archive_guards import ARCHIVES
 from tests.ledger.break_guards import BREAKS
@@ -17,12 +18,14 @@ from tests.ledger.guards import Guard
 from tests.ledger.home_guards import HOMES_AT_ONCE
 from tests.ledger.number_guards import NUMBERS
 from tests.ledger.redis_only import REDIS_PROMISES, redis_of
+from tests.ledger.schema_guards import SCHEMAS
 from tests.ledger.seal_guards import SEALS
 from tests.ledger.session_guards import SESSIONS
 from txmanager.ledger.redis.scripts import build, names, script
 from txmanager.testing.ledger import PROMISES
 
-GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE]
+GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE, *SCHEMAS]
+assert schemas, "its promises are among them"
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0
 """A promise that waits for what a mutant prevents is broken, too."""
@@ -36,7 +39,7 @@ def _label(guard: Guard) -> str:
 async def test_a_script_without_this_guard_breaks_its_promise(guard: Guard, redis7, prefix: str):
     whole = script(guard.script).text
     assert guard.text in whole, f"{guard.script}.lua has no {guard.text!r} any more: update tests/ledger/guards.py"
-    async with redis_stage(redis7.url, prefix) as stage:
+    async with redis_stage(redis7.url, prefix, schema=guard.schema) as stage:
         broken = whole.replace(guard.text, guard.without)
         runner = redis_of(stage).runner
         runner.scripts[guard.script] = build(guard.script, broken)

@@ -17,6 +17,11 @@ from txmanager.testing.ledger.stage import Stage
 KEYS = 200
 
 
+async def begun_by_the_older(ledger: RedisLedger) -> None:
+    """Release 0.1.0 registered the first lane, so that the installation waits for an operator's upgrade."""
+    await ledger.runner.plain(ledger._keys.schema, ("SET", ledger._keys.schema, 1))
+
+
 async def asking(source: Path, url: str, name: str, lane: str, *keys: int) -> asyncio.subprocess.Process:
     script = str(ROOT / "tests" / "upgrade" / "asking.py")
     process = await asyncio.create_subprocess_exec(
@@ -35,6 +40,7 @@ async def test_both_releases_accept_the_same_keys_at_once_and_each_key_gets_one_
     url = make_server().url
     lanes = {"old": "near:net:a:1", "new": "near:net:b:2"}
     ledger = RedisLedger(url, prefix="both", durability="none")
+    await begun_by_the_older(ledger)
     for lane in lanes.values():  # whoever begins knows both
         await ledger.register(LaneSpec(lane, "pool"))
     running = {
@@ -69,6 +75,7 @@ async def test_an_end_that_went_home_at_once_is_read_by_both_releases_alike(old_
     ledger = RedisLedger(url, prefix="both", durability="none")
     stage = Stage(ledger, None, None)  # type: ignore[arg-type]
     try:
+        await begun_by_the_older(ledger)
         await ledger.register(LaneSpec(lane, "pool"))
         fence = await stage.own(lane)
         [write] = await stage.inflight(fence)

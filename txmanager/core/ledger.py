@@ -38,7 +38,10 @@ from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.core.values import value
 
 SCHEMA = 2
-"""Raised when a ledger changes what it stores; a lane of a newer schema is not leased. 1: release 0.1.0."""
+"""The newest formats of this release; a lane of a newer schema is not leased.
+
+1: releases 0.1.0 and 0.2.0. 2, on Redis: one entry for all events of a step, and no tombstone where an append finds the
+home. A lane is raised by `upgrade` only, because older releases would read it wrongly."""
 
 APPEND_WITHIN_MS = 60_000
 """An append must follow its claim within this time; a tombstone outlives three of them."""
@@ -421,6 +424,19 @@ class LaneRegistry(Protocol):
 
     async def register(self, spec: LaneSpec) -> Lane:
         """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
+        ...
+
+    async def schema(self) -> int:
+        """Which formats this installation may write. A new one may write the newest."""
+        ...
+
+    async def check_upgrade(self) -> None:
+        """Raise `NotAllowed` while a worker is alive that could not read the newest formats."""
+        ...
+
+    async def upgrade(self) -> list[str]:
+        """An operator says that no older release runs beside this one: newer formats may be written. Answers the lanes
+        that were raised by this call; raises as `check_upgrade` does."""
         ...
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:

@@ -78,7 +78,8 @@ def unpack_record(lane: str, row: Row, *, whole: bool = False) -> Record:
         if attempt["proof"] is not None:
             fields[b"d:" + name] = attempt["proof"].encode()
     payload = row["payload"]
-    return record(IntentId.parse(row["id"]), lane, fields, None if payload is None else payload.encode(), whole=whole)
+    entry = {} if payload is None else {b"p": payload.encode()}
+    return record(IntentId.parse(row["id"]), lane, fields, entry, whole=whole)
 
 
 def by_nonce(records: Sequence[Record]) -> list[Record]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import LaneClosed, NotAllowed, NotFound
-from txmanager.core.ledger import Member, Route
+from txmanager.core.ledger import SCHEMA, Member, Route
 from txmanager.core.listing import Browsed, Mark, mark_of
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.positions import START
@@ -34,6 +34,15 @@ class Registry(Backend):
             if refusal.word == "closed":
                 raise LaneClosed(spec.id) from None
             raise other_sort(spec) from None
+
+    async def schema(self) -> int:
+        return SCHEMA
+
+    async def check_upgrade(self) -> None:
+        return None
+
+    async def upgrade(self) -> list[str]:
+        return []
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
         return bool(await self._shared("lanes", "admit", owner=owner, lane=lane, most=most))

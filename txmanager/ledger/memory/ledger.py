@@ -28,6 +28,7 @@ from txmanager.core.budgets import (
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound, RolledBack
 from txmanager.core.ledger import (
     ACCEPT_NEEDS_RETENTION_MS,
+    SCHEMA,
     SWEEP_AFTER_MS,
     Appended,
     Backlog,
@@ -692,6 +693,15 @@ class MemoryLedger:
         if view is None:  # durably: whoever hears it gives the lane up
             raise LaneClosed(spec.id)
         return view
+
+    async def schema(self) -> int:
+        return SCHEMA
+
+    async def check_upgrade(self) -> None:
+        return None
+
+    async def upgrade(self) -> list[str]:
+        return []
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
         def step(_: int) -> bool:

@@ -107,7 +107,7 @@ class Backend:
             if fields.get(b"s", b"retired") == b"retired":
                 records.append(None)
             else:
-                records.append(codec.record(id, lane, fields, codec.pairs(entry).get(b"p"), whole=whole))
+                records.append(codec.record(id, lane, fields, codec.pairs(entry), whole=whole))
         return records
 
     async def _surely(self, lane: str, ids: Sequence[IntentId], *, whole: bool = False) -> list[Record | None]:

@@ -16,6 +16,7 @@ from txmanager.core.bounds import bounded
 from txmanager.core.errors import InvalidInput
 from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Event, Intent, IntentId, Json, Lane, LaneSpec, Outcome, Purpose, Record
+from txmanager.core.positions import place, place_text
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause, StopCause, from_reason
 
@@ -170,8 +171,9 @@ def _outcome(body: Json) -> Outcome:
 # -- records
 
 
-def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None, *, whole: bool = False) -> Record:
-    """`whole`: with the payload that a final record keeps for an archive."""
+def record(id: IntentId, lane: str, fields: Fields, entry: Fields, *, whole: bool = False) -> Record:
+    """What the record does not say, its entry does, while it is in the queue. `whole`: with the payload that a final
+    record keeps for an archive."""
     status = Status(text(fields[b"s"]))
     attempts = (
         unpack_attempt(name[2:].decode(), blob, fields.get(b"d:" + name[2:]))
@@ -179,15 +181,18 @@ def record(id: IntentId, lane: str, fields: Fields, payload: bytes | None = None
         if name.startswith(b"a:")
     )
     # What was set aside left the queue, and took its payload with it; so did what ended and waits for an archive.
-    read, seal = intent(id, fields, None if status.final and not whole else fields.get(b"p", payload))
+    payload = None if status.final and not whole else fields.get(b"p", entry.get(b"p"))
+    read, seal = intent(id, {name: fields.get(name, entry.get(name, b"")) for name in (b"k", b"f", b"m")}, payload)
+    position = text(fields[b"i"])
+    created_at = int(fields[b"t"]) if b"t" in fields else place(position)[0]
     return Record(
         intent=read,
         lane=lane,
         life=text(fields[b"l"]),
         status=status,
-        position=text(fields[b"i"]),
-        created_at=int(fields[b"t"]),
-        updated_at=int(fields[b"u"]),
+        position=position,
+        created_at=created_at,
+        updated_at=int(fields.get(b"u", created_at)),
         attempts=_in_order(attempts),
         outcome=_outcome(loads(fields[b"o"])) if b"o" in fields else None,
         hold=loads(fields[b"h"]) if b"h" in fields else None,
@@ -205,34 +210,30 @@ def _in_order(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
 
 def pack_final(record: Record) -> bytes:
     """The record as its home keeps it: everything a retry is answered with, no raw bytes."""
-    return b"%s%d}" % (pack_untimed(record), record.updated_at)
-
-
-def pack_untimed(record: Record) -> bytes:
-    """The same up to the time of its end, which `settle` adds with the closing brace."""
     assert record.outcome is not None
-    try:
-        return _pack_untimed(record, record.outcome)
-    except InvalidInput:  # a result that an older release stored, too deep to be wrapped once more
-        return _pack_untimed(record, bounded(record.outcome))
+    head, tail = pack_around(record)
+    return b"%s%s%s%d}" % (head, _pack_within(record.outcome), tail, record.updated_at)
 
 
-def _pack_untimed(record: Record, outcome: Outcome) -> bytes:
+def pack_around(record: Record) -> tuple[bytes, bytes]:
+    """The same without its outcome, which goes between the two, and without the time of its end and a closing brace,
+    which follow. `settle` puts them together."""
     intent = record.intent
-    packed = dumps(
-        {
-            "kind": intent.kind,
-            "more": more(intent).decode(),
-            "at": record.created_at,
-            "sid": record.position,
-            "outcome": _outcome_json(outcome),
-            "hold": record.hold,
-            "cancel": record.cancel_requested,
-            "resigns": record.resigns,
-            "attempts": [[str(a.nonce), a.hash, a.purpose, _attempt_json(a), a.proof] for a in record.attempts],
-        }
-    )
-    return packed[:-1] + b',"up":'
+    head = {"kind": intent.kind, "more": more(intent).decode(), "at": record.created_at, "sid": record.position}
+    tail = {
+        "hold": record.hold,
+        "cancel": record.cancel_requested,
+        "resigns": record.resigns,
+        "attempts": [[str(a.nonce), a.hash, a.purpose, _attempt_json(a), a.proof] for a in record.attempts],
+    }
+    return dumps(head)[:-1] + b',"outcome":', b"," + dumps(tail)[1:-1] + b',"up":'
+
+
+def _pack_within(outcome: Outcome) -> bytes:
+    try:
+        return dumps([_outcome_json(outcome)])[1:-1]
+    except InvalidInput:  # a result that an older release stored, too deep to be wrapped once more
+        return pack_outcome(bounded(outcome))
 
 
 def unpack_final(id: IntentId, fingerprint: str, life: str, lane: str, blob: bytes) -> Record:
@@ -322,14 +323,24 @@ def revision(snapshot: Sequence[Any]) -> int:
     return int(pairs(snapshot[0]).get(b"rev", b"0"))
 
 
-def event(lane: str, position: bytes, flat: Sequence[bytes]) -> Event:
-    fields = pairs(flat)
-    return Event(
-        id=text(position),
-        intent=IntentId.parse(text(fields[b"i"])),
-        lane=lane,
-        status=Status(text(fields[b"s"])),
-        at=int(fields[b"t"]),
-        tx_hash=text(fields[b"h"]) if b"h" in fields else None,
-        error=text(fields[b"e"]) if b"e" in fields else None,
-    )
+def events(lane: str, position: bytes, flat: Sequence[bytes]) -> Iterable[Event]:
+    """The events of one entry: one in a lane of schema 1, later all of a step. The last has the entry's place."""
+    fields, at = pairs(flat), place(text(position))
+    lines = fields[b"b"].decode().split("\n") if b"b" in fields else [_event_line(fields)]
+    for n, line in enumerate(lines, at[1] - len(lines) + 1):
+        id, status, tx_hash, error = line.split("\t")
+        where = place_text((at[0], n))
+        yield Event(
+            id=where,
+            intent=IntentId.parse(id),
+            lane=lane,
+            status=Status(status),
+            at=int(fields[b"t"]),
+            tx_hash=tx_hash or None,
+            error=error or None,
+        )
+
+
+def _event_line(fields: Fields) -> str:
+    error = text(fields.get(b"e")).replace("\t", " ")
+    return "\t".join((text(fields[b"i"]), text(fields[b"s"]), text(fields.get(b"h")), error))

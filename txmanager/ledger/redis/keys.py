@@ -100,6 +100,11 @@ class Keys:
         return f"{self.prefix}:{{registry}}:lanes"
 
     @property
+    def schema(self) -> str:
+        """Which formats the installation may write."""
+        return f"{self.prefix}:{{registry}}:schema"
+
+    @property
     def of_registry(self) -> list[str]:
         """The routes, how often they changed, and which did."""
         return [self.registry, f"{self.prefix}:{{registry}}:revision", f"{self.prefix}:{{registry}}:changes"]

@@ -119,6 +119,7 @@ class Owners(Backend):
         unseen = any(item.outcome.tx_hash is None for item in batch)
         args: list[Arg] = [fence.epoch, fence.token, "" if landed is None else str(landed), self._keys.final(lane)]
         args += ("unseen" if unseen else "", *_SOURCES, lane, self._retention_ms, TOMBSTONE_MS, len(batch))
+        args.append("1" if self._one_step else "")
         keys = [*self._lane_keys(lane, events=True), *self._keys.records(lane, [item.id for item in batch])]
         for item in batch:
             outcome = check_settlement(item)
@@ -145,8 +146,8 @@ class Owners(Backend):
         """What the home is to keep at once: nothing where it lives elsewhere, or charges are corrected first."""
         final = item.final
         if final is None or not self._link.one_server or corrections(final):
-            return "", "", ""
-        return final.intent.fingerprint, final.created_at, codec.pack_untimed(final)
+            return "", "", "", ""
+        return final.intent.fingerprint, final.created_at, *codec.pack_around(final)
 
     async def hold(self, fence: Fence, id: IntentId, life: str, reason: str, evidence: Mapping[str, Json]) -> bool:
         lane = fence.lane

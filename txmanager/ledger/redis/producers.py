@@ -62,7 +62,9 @@ class Producers(Backend):
         for entry in entries:
             args += _entry_args(entry)
         records = self._keys.records(lane, [e.intent.id for e in entries])
-        replies = await self._runner.run("append", [*self._append_keys(lane), *records], args, durable=True)
+        homes = [self._keys.home(e.intent.id) for e in entries] if self._link.one_server else []
+        keys = [*self._append_keys(lane), *records, *homes]
+        replies = await self._runner.run("append", keys, args, durable=True)
         return [self._appended(reply) for reply in replies]
 
     def born_now(self) -> int | None:
@@ -77,7 +79,7 @@ class Producers(Backend):
         keys = self._append_keys(lane)
         args: list[Arg] = [APPEND_WITHIN_MS, self._keys.wake(lane), lane]
         for entry, record in zip(entries, self._keys.records(lane, [e.intent.id for e in entries]), strict=True):
-            keys += (record, *self._home_keys(entry.intent.id))
+            keys += (record, self._keys.home(entry.intent.id))
             args += _entry_args(entry)
         return [self._appended(reply) for reply in await self._runner.run("accept", keys, args, durable=True)]
 

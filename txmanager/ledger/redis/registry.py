@@ -11,7 +11,7 @@ from typing import Any
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
 from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member, Route
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
-from txmanager.core.positions import START
+from txmanager.core.positions import START, place
 from txmanager.core.states import LaneState, lane_sources
 from txmanager.core.stops import LaneCommand, StopCause
 from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort, outdated
@@ -22,6 +22,8 @@ from txmanager.ledger.redis.runner import Call
 _READ_ALL_S = 60.0
 """How often all routes are read: release 0.1.0 changes a lane's route without a word in the list of changes."""
 _MOST_CHANGES = 1000
+_FEW_ENTRIES = 16
+"""Of a lane's events, read at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def _digest(lanes: Collection[str]) -> str:
 
 class Registry(Backend):
     _routes: _Routes | None = None
+    _schema = 0
     _announced: tuple[Member, str] | None = None
     """What the server was told of this process, and its digest."""
     _listening: tuple[list[str], dict[str, str], frozenset[str]] | None = None
@@ -64,7 +67,8 @@ class Registry(Backend):
     """What live workers serve, by digest."""
 
     async def register(self, spec: LaneSpec) -> Lane:
-        args = (codec.pack_spec(spec), spec.queue_limit, SCHEMA, "1" if spec.keyless else "")
+        schema = await self.schema()
+        args = (codec.pack_spec(spec), spec.queue_limit, schema, "1" if spec.keyless else "")
         reply = await self._runner.run("register", self._lane_keys(spec.id), args, durable=True)
         if reply[0] == b"closed":
             raise LaneClosed(spec.id)
@@ -78,6 +82,32 @@ class Registry(Backend):
             keys = [self._keys.lane(spec.id), self._keys.backlog(spec.id)]
             await self._runner.run("archive", keys, (self._archive_lag,), durable=True)
         return await self._publish(spec.id, reply[1])
+
+    async def schema(self) -> int:
+        if self._schema < SCHEMA:  # it only grows
+            keys = [self._keys.registry, self._keys.schema]
+            self._schema = int(await self._runner.run("schema", keys, (SCHEMA, ""), durable=True))
+        return self._schema
+
+    async def check_upgrade(self) -> None:
+        reply = await self._runner.run("members", self._keys.of_members)
+        older = sorted(name.decode() for name, digest in codec.pairs(reply).items() if not digest)
+        if older:  # workers tell a digest of their lanes since schema 2
+            raise NotAllowed(
+                f"an older release still runs, which could not read newer formats: worker {', '.join(older)}. "
+                "Stop it, wait until its lanes moved, and try again; nothing was raised"
+            )
+
+    async def upgrade(self) -> list[str]:
+        await self.check_upgrade()
+        self._schema = int(
+            await self._runner.run("schema", [self._keys.registry, self._keys.schema], (SCHEMA, "raise"), durable=True)
+        )
+        # Lanes that are registered from now on begin with it, so that none is missed between the two steps.
+        lanes = [route.lane for route in await self.routes(fresh=True)]
+        calls = [Call("raise", [self._keys.lane(lane), self._keys.queue(lane)], (self._schema,)) for lane in lanes]
+        raised = await self._runner.run_many(calls, durable=True)
+        return [lane for lane, done in zip(lanes, raised, strict=True) if done]
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
         keys = [self._keys.made(owner), self._keys.registry]
@@ -238,9 +268,19 @@ class Registry(Backend):
         return found
 
     async def events(self, lane: str, after: str = START, count: int = 100) -> list[Event]:
-        stream = self._keys.events(lane)
-        [found] = await self._runner.plain(stream, ("XRANGE", stream, f"({after}", "+", "COUNT", count))
-        return [codec.event(lane, sid, flat) for sid, flat in found]
+        """An entry holds one event or many: a page may begin and end within one."""
+        stream, entries = self._keys.events(lane), max(_FEW_ENTRIES, count // 8)
+        found: list[Event] = []
+        while True:
+            position = found[-1].id if found else after
+            command = ("XRANGE", stream, f"({position}", "+", "COUNT", entries)
+            [page] = await self._runner.plain(stream, command)
+            known = place(after)
+            read = (event for sid, flat in page for event in codec.events(lane, sid, flat))
+            found += (event for event in read if place(event.id) > known)
+            if len(page) < entries or len(found) >= count:
+                return found[:count]
+            entries *= 4
 
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
         if self._listening is None or self._listening[0] != lanes:  # a worker listens to the same many again and again

@@ -88,7 +88,7 @@ async def end_at_once_is_gone_when_it_is_settled_again(stage: Stage) -> None:
 
 
 @together
-async def end_at_once_leaves_a_tombstone(stage: Stage) -> None:
+async def late_append_after_an_end_at_once_is_told(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     [entry] = await stage.queued(fence.lane)
     [taken] = await stage.ledger.take(fence, 1)
@@ -97,9 +97,13 @@ async def end_at_once_leaves_a_tombstone(stage: Stage) -> None:
     assert (await stage.settle_one(fence, ended)).retired
     assert taken.life == entry.life
     assert [a.word for a in await stage.ledger.append(fence.lane, [entry])] == ["retired"]
+    other = replace(entry, life="another")
+    assert [a.word for a in await stage.ledger.append(fence.lane, [other])] == ["appended"], (
+        "it is no part of that life"
+    )
     view = await stage.ledger.lane(fence.lane)
     assert view is not None
-    assert view.depth == 0
+    assert view.depth == 1
 
 
 @together

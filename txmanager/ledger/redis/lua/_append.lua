@@ -1,5 +1,7 @@
 -- Shared by append and accept. Keys 1 to 6 and arguments 1 and 2 are as append says; an intent's arguments begin at `at`.
-local lane = redis.call('HMGET', KEYS[1], 'state', 'limit', 'keyless', 'cursor', 'floor', 'landed')
+local lane = redis.call('HMGET', KEYS[1], 'state', 'limit', 'keyless', 'cursor', 'floor', 'landed', 'schema', 'told',
+  'most')
+local most_queued = tonumber(lane[9] or lane[2]) -- `limit` is 0 where release 0.1.0 must not append
 -- Why a number may not be used with this token, if so.
 local function taken(token, nonce)
   if lane[3] ~= '1' then return token ~= '' and 'unreserved' end
@@ -29,16 +31,22 @@ local function too_much(charge)
   if most_bytes ~= '-' and used[2] + size > tonumber(most_bytes) then return used end
 end
 local appended, replayed = false, false
-local function append(key, at)
+-- Whether this life ended: its home has the answer, and no tombstone is left where homes are at hand.
+local function ended(home, life)
+  local living, final = string.match(redis.call('GET', home) or '', '^%S+ (%S+) %S+ %S+\n?(.*)$')
+  return living == life and final ~= ''
+end
+-- `new`: nothing is there, and nothing to be looked for.
+local function append(key, at, new, home)
   local id, life, born = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
-  local record = redis.call('HMGET', key, 's', 'l', 'i', 't')
-  if record[1] == 'retired' and record[2] == life then
+  local record = new and {} or redis.call('HMGET', key, 's', 'l', 'i', 't')
+  if record[1] == 'retired' and record[2] == life or not record[1] and home and ended(home, life) then
     replayed = true
     return {'retired'}
   elseif record[1] and record[1] ~= 'retired' then
     if record[2] == life then
       replayed = true
-      return {'exists', record[3], record[1], depth, record[4]}
+      return {'exists', record[3], record[1], depth, record[4] or string.match(record[3], '^%d+')}
     end
     return {'other_life'}
   elseif born < now - ARGV[1] then
@@ -47,7 +55,7 @@ local function append(key, at)
     return {'ahead'}
   elseif not lane[1] or lane[1] == 'closed' then
     return {'closed'}
-  elseif depth >= tonumber(lane[2]) then
+  elseif depth >= most_queued then
     return {'full', depth}
   elseif taken(ARGV[at + 7], ARGV[at + 8]) then
     return {taken(ARGV[at + 7], ARGV[at + 8]), lane[4] or ''}
@@ -59,9 +67,13 @@ local function append(key, at)
     'm', ARGV[at + 5], 'p', ARGV[at + 6])
   if record[1] then redis.call('DEL', key) end -- a tombstone of an earlier life, with its expiry
   local at_ms = string.match(sid, '^%d+') -- the entry's own birth: whoever holds the entry knows it too
-  redis.call('HSET', key, 's', 'queued', 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4], 'm', ARGV[at + 5],
-    'i', sid, 't', at_ms, 'u', at_ms)
-  event(KEYS[3], id, 'queued', today, '', '')
+  if tonumber(lane[7]) < 2 then
+    redis.call('HSET', key, 's', 'queued', 'l', life, 'f', ARGV[at + 3], 'k', ARGV[at + 4], 'm', ARGV[at + 5],
+      'i', sid, 't', at_ms, 'u', at_ms)
+  else
+    redis.call('HSET', key, 's', 'queued', 'l', life, 'i', sid) -- its entry says the rest, until it leaves the queue
+  end
+  event(id, 'queued', '', '')
   if ARGV[at + 7] ~= '' then
     local entry = held(KEYS[4], ARGV[at + 7])
     keep(KEYS[4], KEYS[5], ARGV[at + 7], entry.nonce, 'sent', entry.at, digits(now + 600000),
@@ -80,11 +92,13 @@ end
 local function close_batch()
   if appended then
     local changed = {'last', appended}
+    local function keep_too(field, value) changed[#changed + 1], changed[#changed + 2] = field, value end
     for owner, used in pairs(rooms) do
-      for _, told in ipairs({'n:' .. owner, digits(used[1]), 'b:' .. owner, digits(used[2])}) do
-        changed[#changed + 1] = told
-      end
+      keep_too('n:' .. owner, digits(used[1]))
+      keep_too('b:' .. owner, digits(used[2]))
     end
+    local place = tell(KEYS[1], KEYS[3], now, lane[7], lane[8])
+    if place then keep_too('told', place) end
     redis.call('HSET', KEYS[1], unpack(changed))
     redis.call('PUBLISH', ARGV[2], 'append')
   elseif replayed then

@@ -1,15 +1,16 @@
 -- A final record where retries ask first, for as long as it is kept; unless the key has another life by now.
 local function keep_home(key, open, id, fingerprint, life, lane, born, record, keep_ms)
-  local home = redis.call('GET', key)
+  local home, ends = redis.call('GET', key), nil
   if home then
-    local living, final = string.match(home, '^%S+ (%S+) %S+ %S+\n?(.*)$')
-    if living ~= life then return 'other_life' end
-    if final ~= '' then
+    local from = string.find(home, ' ', 1, true)
+    if string.sub(home, from + 1, from + #life + 1) ~= life .. ' ' then return 'other_life' end
+    ends = string.find(home, '\n', 1, true)
+    if ends and ends < #home then -- final
       redis.call('SETRANGE', key, 0, string.sub(home, 1, 1))
       return 'kept'
     end
   end
-  redis.call('ZREM', open, id)
+  if not ends then redis.call('ZREM', open, id) end -- what was accepted in one step is not among the open ones
   redis.call('SET', key, fingerprint .. ' ' .. life .. ' ' .. born .. ' ' .. lane .. '\n' .. record, 'PX', keep_ms)
   return 'kept'
 end

@@ -18,13 +18,13 @@ end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 if unsigned then
-  if redis.call('HEXISTS', KEYS[1], 'archive') == 1 then
-    keep_payload(KEYS[2], KEYS[6], record[3])
-  else
-    redis.call('HDEL', KEYS[6], 'p')
-  end
-  finish(KEYS[3], KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(clock()))
-  leave(KEYS[2], KEYS[4], {ARGV[1]}, {record[3]})
+  local archive = redis.call('HEXISTS', KEYS[1], 'archive') == 1
+  keep_entry(KEYS[2], KEYS[6], record[3], archive)
+  if not archive then redis.call('HDEL', KEYS[6], 'p') end
+  local now = clock()
+  finish(KEYS[6], ARGV[1], 'cancelled', ARGV[3], '', '', digits(now))
+  tell_now(KEYS[1], KEYS[3], now)
+  leave(KEYS[2], KEYS[4], {ARGV[1]}, {record[3]}, true)
   await_home(KEYS[5], {ARGV[1]})
   give_back(KEYS[1], {record[6] or nil})
   redis.call('PUBLISH', ARGV[5], ARGV[1])

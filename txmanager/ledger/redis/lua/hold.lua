@@ -11,8 +11,9 @@ local record = redis.call('HMGET', KEYS[3], 's', 'l')
 if record[1] == 'retired' or record[2] ~= ARGV[4] then return {'gone'} end
 if record[1] == 'held' then return {'held'} end
 if record[1] ~= 'inflight' then return {'refused', record[1]} end
-local now = digits(clock())
+local now = clock()
 redis.call('HDEL', KEYS[3], 'h') -- needs no memory, as everything that stops work
-redis.call('HSET', KEYS[3], 's', 'held', 'h', ARGV[6], 'u', now)
-event(KEYS[2], ARGV[3], 'held', now, '', ARGV[5])
+redis.call('HSET', KEYS[3], 's', 'held', 'h', ARGV[6], 'u', digits(now))
+event(ARGV[3], 'held', '', ARGV[5])
+tell_now(KEYS[1], KEYS[2], now)
 return {'held'}

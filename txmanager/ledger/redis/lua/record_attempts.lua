@@ -10,12 +10,12 @@
 --@include _replication
 --@include _event
 --@include _record_id
-local out = fenced(KEYS[1], ARGV[1], ARGV[2])
+local out, lane = fenced(KEYS[1], ARGV[1], ARGV[2], 'cursor', 'replid', 'state', 'upto', 'keyless', 'schema', 'told')
 if out then return out end
 
-local NONE, writes, at = {}, {}, 5
+local writes, at = {}, 5
 for i = 5, #KEYS do
-  local blob, count, deaths = ARGV[at + 4], tonumber(ARGV[at + 6]), NONE
+  local blob, count, deaths = ARGV[at + 4], tonumber(ARGV[at + 6]), nil
   if count > 0 then
     deaths = {}
     for d = 1, count do deaths[ARGV[at + 5 + 2 * d]] = ARGV[at + 6 + 2 * d] end
@@ -26,19 +26,19 @@ for i = 5, #KEYS do
   at = at + 7 + 2 * count
 end
 
-local lane = redis.call('HMGET', KEYS[1], 'cursor', 'replid', 'state', 'upto', 'keyless')
 local recorded = 0
 for _, write in ipairs(writes) do
-  local record = {}
+  local there, life
   if write.purpose == 'first' then -- a queued intent has no attempts: three fields tell all
     local read = redis.call('HMGET', write.key, 's', 'l', write.field)
-    record['s'], record['l'], record[write.field] = read[1], read[2], read[3] or nil
+    write.status, life, there = read[1], read[2], read[3]
   else
-    local fields = redis.call('HGETALL', write.key)
+    local record, fields = {}, redis.call('HGETALL', write.key)
     for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+    write.status, life, there, write.record = record['s'], record['l'], record[write.field], record
   end
-  write.record = record
-  if record['l'] == write.life and record[write.field] then recorded = recorded + 1 end
+  write.ours = life == write.life and write.status ~= 'retired'
+  if write.ours and there then recorded = recorded + 1 end
 end
 if recorded > 0 and recorded == #writes then
   redis.call('HINCRBY', KEYS[1], 'touch', 1)
@@ -59,26 +59,19 @@ if lane[3] == 'paused' and #firsts > 0 then return {'refused', 'lane', 'the lane
 if lane[1] ~= ARGV[3] and lane[5] ~= '1' then -- there, reservations move it
   return {'refused', 'cursor', 'stands at ' .. (lane[1] or 'nothing') .. ', not at ' .. ARGV[3]}
 end
--- The first of the firsts that is not the oldest unsigned entry of its place, if any.
-local function overtaking(oldest)
-  for i, write in ipairs(firsts) do
-    if not oldest[i] or oldest[i][1] ~= write.sid then return write end
-  end
-end
-if #firsts > 0 and overtaking(redis.call('XPENDING', KEYS[2], 'lane', '(' .. lane[4], '+', #firsts)) then
-  -- What was handed out tells without reading payloads, but an entry deleted by hand is still listed there.
-  local write = overtaking(redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts))
-  if write then return {'refused', write.id, 'not the oldest queued entries'} end
+local oldest = #firsts > 0 and redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts)
+for i, write in ipairs(firsts) do
+  if not oldest[i] or oldest[i][1] ~= write.sid then return {'refused', write.id, 'not the oldest queued entries'} end
 end
 
 local last
 local seen = {}
 for _, write in ipairs(writes) do
-  local record, shares, rival, alive = write.record, false, false, false
-  for field in pairs(write.purpose == 'first' and NONE or record) do
+  local record, status, shares, rival, alive = write.record or {}, write.status, false, false, false
+  for field in pairs(record) do
     local name, nonce = string.match(field, '^a:((%d+):.+)$')
     if nonce then
-      local dead = record['d:' .. name] or write.deaths[name]
+      local dead = record['d:' .. name] or (write.deaths and write.deaths[name])
       if nonce == write.nonce then
         shares = true
         if not dead then rival = true end
@@ -86,10 +79,7 @@ for _, write in ipairs(writes) do
       if not dead then alive = true end
     end
   end
-  local status = record['s']
-  if record['l'] ~= write.life or status == 'retired' then
-    return {'refused', write.id, 'no such record'}
-  end
+  if not write.ours then return {'refused', write.id, 'no such record'} end
   if seen[write.id] then return {'refused', write.id, 'is in the batch twice'} end
   seen[write.id] = true
   if write.purpose == 'first' or write.purpose == 'given' then
@@ -113,34 +103,40 @@ for _, write in ipairs(writes) do
     end
     last = write.nonce
   end
-  write.status = status
 end
 
-local now, opened = digits(clock()), {}
+local now, opened = clock(), {}
+local today = digits(now)
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: what is written ahead now is what frees memory later
 for _, write in ipairs(writes) do
-  local set = {write.field, write.blob, 'u', now}
-  for name, proof in pairs(write.deaths) do
-    if write.record['a:' .. name] then -- a proof is about bytes that were recorded, never about those to come
-      set[#set + 1] = 'd:' .. name
-      set[#set + 1] = proof
+  if write.purpose == 'first' then
+    redis.call('HSET', write.key, write.field, write.blob, 'u', today, 's', 'inflight')
+  else
+    local set = {write.field, write.blob, 'u', today}
+    for name, proof in pairs(write.deaths or {}) do
+      if write.record['a:' .. name] then -- a proof is about bytes that were recorded, never about those to come
+        set[#set + 1] = 'd:' .. name
+        set[#set + 1] = proof
+      end
     end
+    if write.purpose ~= 'noop' then
+      set[#set + 1] = 's'
+      set[#set + 1] = 'inflight'
+      if write.record['h'] then redis.call('HDEL', write.key, 'h') end
+    end
+    redis.call('HSET', write.key, unpack(set))
+    if write.counted == '1' then redis.call('HINCRBY', write.key, 'r', 1) end
   end
-  if write.purpose ~= 'noop' then
-    set[#set + 1] = 's'
-    set[#set + 1] = 'inflight'
-    if write.record['h'] then redis.call('HDEL', write.key, 'h') end
-  end
-  redis.call('HSET', write.key, unpack(set))
-  if write.counted == '1' then redis.call('HINCRBY', write.key, 'r', 1) end
   if write.purpose == 'first' or write.purpose == 'given' then opened[#opened + 1] = write.id end
-  if write.purpose ~= 'noop' and write.status ~= 'inflight' then
-    event(KEYS[3], write.id, 'inflight', now, write.hash, '')
-  end
+  if write.purpose ~= 'noop' and write.status ~= 'inflight' then event(write.id, 'inflight', write.hash, '') end
 end
 for from = 1, #opened, 500 do -- what Lua can unpack has a limit
   redis.call('SADD', KEYS[4], unpack(opened, from, math.min(from + 499, #opened)))
 end
-if lane[5] ~= '1' then redis.call('HSET', KEYS[1], 'cursor', ARGV[4]) end
-if #firsts > 0 then redis.call('HSET', KEYS[1], 'upto', firsts[#firsts].sid) end
+local kept = lane[5] ~= '1' and {'cursor', ARGV[4]} or {}
+local function keep_too(field, value) kept[#kept + 1], kept[#kept + 2] = field, value end
+if #firsts > 0 then keep_too('upto', firsts[#firsts].sid) end
+local place = tell(KEYS[1], KEYS[3], now, lane[6], lane[7])
+if place then keep_too('told', place) end
+if #kept > 0 then redis.call('HSET', KEYS[1], unpack(kept)) end
 return {'ok', lane[5] == '1' and lane[1] or ARGV[4]}

@@ -10,7 +10,7 @@ if record[1] == 'retired' or record[2] ~= ARGV[2] then return {'gone'} end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: an operator must be heard on a full server too
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 if record[1] ~= 'held' or string.sub(record[3], 1, #ARGV[4]) ~= ARGV[4] then return {'refused', record[1]} end
-local now, status = digits(clock()), 'inflight'
+local now, status = clock(), 'inflight'
 if record[6] then
   status = 'queued'
   local sid = redis.call('XADD', KEYS[2], '*', 'i', ARGV[1], 'l', ARGV[2], 'f', record[5], 'k', record[4],
@@ -21,8 +21,9 @@ if record[6] then
   redis.call('HSET', KEYS[1], 'last', sid)
 end
 redis.call('HDEL', KEYS[5], 'h')
-redis.call('HSET', KEYS[5], 's', status, 'm', ARGV[3], 'u', now)
-event(KEYS[3], ARGV[1], status, now, '', '')
+redis.call('HSET', KEYS[5], 's', status, 'm', ARGV[3], 'u', digits(now))
+event(ARGV[1], status, '', '')
+tell_now(KEYS[1], KEYS[3], now)
 redis.call('HINCRBY', KEYS[1], 'asks', 1)
 redis.call('PUBLISH', ARGV[5], 'append')
 return {'ok'}

@@ -16,11 +16,13 @@ local entry = redis.call('XRANGE', KEYS[2], ARGV[4], ARGV[4])[1]
 redis.call('XACK', KEYS[2], 'lane', ARGV[4]) -- needs no memory, as everything that stops work
 redis.call('XDEL', KEYS[2], ARGV[4])
 if not own or not entry then return {'dropped'} end
-local told = {}
-for i = 1, #entry[2], 2 do told[entry[2][i]] = entry[2][i + 1] end
-local now = digits(clock())
-redis.call('HSET', KEYS[5], 's', 'held', 'h', ARGV[6], 'k', told['k'], 'f', told['f'], 'm', told['m'], 'p', told['p'],
-  'u', now)
+local said = {}
+for i = 1, #entry[2], 2 do said[entry[2][i]] = entry[2][i + 1] end
+local now = clock()
+redis.call('HSET', KEYS[5], 's', 'held', 'h', ARGV[6], 'k', said['k'], 'f', said['f'], 'm', said['m'], 'p', said['p'],
+  'u', digits(now))
+redis.call('HSETNX', KEYS[5], 't', string.match(ARGV[4], '^%d+')) -- a new entry would be younger than the intent
 redis.call('SADD', KEYS[4], ARGV[3])
-event(KEYS[3], ARGV[3], 'held', now, '', ARGV[5])
+event(ARGV[3], 'held', '', ARGV[5])
+tell_now(KEYS[1], KEYS[3], now)
 return {'held'}

@@ -3,9 +3,10 @@
 --        outcome  then, on one server, per outcome: home (string), open (zset)
 -- Args   1 epoch  2 token  3 landed nonce | ""  4 final channel  5 "unseen" if no chain shows some of the ends | ""
 --        6, 7, 8 what done, failed and cancelled may follow  9 lane  10 retention ms  11 tombstone ms  12 how many
+--        13 "1" if homes are kept for longer than an append may be late | ""
 --        then per outcome: life, status, outcome (json), landed attempt name | "", error code, then what its home
---        keeps: fingerprint, born, record (json, up to its time) | "", "", "" to retire it later, then number of deaths,
---        then per death: name, proof
+--        keeps: fingerprint, born, record (json up to its outcome, and from there to its time) | "" each to retire it
+--        later, then number of deaths, then per death: name, proof
 -- Reply  {"ok", at, "settled" | "retired" | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
 --        {"rolled_back", stored, found} | {"fenced", owner, epoch}
 -- Why    a worker that paused past its lease must not overwrite its successor's result; and one step cannot be left
@@ -19,18 +20,20 @@
 --@include _room
 --@include _record_id
 --@include _home
-local out = fenced(KEYS[1], ARGV[1], ARGV[2])
+local out, lane = fenced(KEYS[1], ARGV[1], ARGV[2], 'replid', 'archive', 'landed', 'schema', 'told')
 if out then return out end
 if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it remembers of the attempts
-  local stored, found = redis.call('HGET', KEYS[1], 'replid'), replication_id()
-  if stored ~= found then return {'rolled_back', stored, found} end
+  local found = replication_id()
+  if lane[1] ~= found then return {'rolled_back', lane[1], found} end
 end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still let work end
-redis.call('HINCRBY', KEYS[1], 'touch', 1)
-local archive = redis.call('HGET', KEYS[1], 'archive')
+local archive = lane[2]
+-- In a lane of schema 2 each append looks at the home, too.
+local no_tombstone = ARGV[13] == '1' and tonumber(lane[4]) >= 2
 local many = tonumber(ARGV[12])
-local now, at, ended, waiting, sids, shares = digits(clock()), 13, {}, {}, {}, {}
-local replies, none = {'ok', now}, {}
+local now, at, ended, waiting, sids, shares = clock(), 14, {}, {}, {}, {}
+local today = digits(now)
+local replies, none = {'ok', today}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
 
 local function proven(key, name, status, deaths, landed)
@@ -50,13 +53,13 @@ end
 
 for i = 6, many + 5 do
   local life, status, outcome, name, err = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local fingerprint, born, final = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
-  local deaths, count = none, tonumber(ARGV[at + 8])
+  local fingerprint, born, head, tail = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7], ARGV[at + 8]
+  local deaths, count = none, tonumber(ARGV[at + 9])
   if count > 0 then
     deaths = {}
-    for d = 1, count do deaths[ARGV[at + 7 + 2 * d]] = ARGV[at + 8 + 2 * d] end
+    for d = 1, count do deaths[ARGV[at + 8 + 2 * d]] = ARGV[at + 9 + 2 * d] end
   end
-  at = at + 9 + 2 * count
+  at = at + 10 + 2 * count
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name, 'q')
   local before = record[1]
   if before == 'retired' or record[2] ~= life then
@@ -68,23 +71,21 @@ for i = 6, many + 5 do
     replies[#replies + 1] = {'refused', before}
   else
     local id, hash = id_of(KEYS[i]), string.match(name, ':(.+)') or ''
-    if final ~= '' and not archive then
+    if head ~= '' and not archive then
       local home = many + 2 * i - 6
-      keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final .. now .. '}', ARGV[10])
-      tombstone(KEYS[i], life, ARGV[11])
-      event(KEYS[3], id, status, now, hash, err)
+      local final = head .. outcome .. tail .. today .. '}'
+      local kept = keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final, ARGV[10])
+      if kept == 'kept' and no_tombstone then redis.call('DEL', KEYS[i]) else tombstone(KEYS[i], life, ARGV[11]) end
+      event(id, status, hash, err)
       replies[#replies + 1] = 'retired'
     else
       for death, proof in pairs(deaths) do
         if redis.call('HEXISTS', KEYS[i], 'a:' .. death) == 1 then redis.call('HSET', KEYS[i], 'd:' .. death, proof) end
       end
       if record[4] then redis.call('HDEL', KEYS[i], 'd') end -- the operator's word has nothing left to act on
-      if archive then
-        keep_payload(KEYS[2], KEYS[i], record[3])
-      elseif before == 'held' then
-        redis.call('HDEL', KEYS[i], 'p') -- of one that was set aside
-      end
-      finish(KEYS[3], KEYS[i], id, status, outcome, hash, err, now)
+      keep_entry(KEYS[2], KEYS[i], record[3], archive)
+      if not archive and before == 'held' then redis.call('HDEL', KEYS[i], 'p') end -- of one that was set aside
+      finish(KEYS[i], id, status, outcome, hash, err, today)
       waiting[#waiting + 1] = id
       replies[#replies + 1] = 'settled'
     end
@@ -93,13 +94,16 @@ for i = 6, many + 5 do
     if record[6] then shares[#shares + 1] = record[6] end
   end
 end
-if ARGV[3] ~= '' then
-  local landed = redis.call('HGET', KEYS[1], 'landed')
-  if not landed or below(landed, ARGV[3]) then redis.call('HSET', KEYS[1], 'landed', ARGV[3]) end
-end
-if #ended > 0 then
+local kept = {}
+if ARGV[3] ~= '' and (not lane[3] or below(lane[3], ARGV[3])) then kept = {'landed', ARGV[3]} end
+local place = tell(KEYS[1], KEYS[3], now, lane[4], lane[5])
+if place then kept[#kept + 1], kept[#kept + 2] = 'told', place end
+if #kept > 0 then redis.call('HSET', KEYS[1], unpack(kept)) end
+if #ended == 0 then
+  redis.call('HINCRBY', KEYS[1], 'touch', 1)
+else
   give_back(KEYS[1], shares)
-  leave(KEYS[2], KEYS[4], ended, sids)
+  leave(KEYS[2], KEYS[4], ended, sids, tonumber(lane[4]) < 2)
   await_home(KEYS[5], waiting)
   redis.call('PUBLISH', ARGV[4], table.concat(ended, '\n'))
 end

@@ -1,0 +1,75 @@
+"""The guards of the schema, of what a raised lane writes, and of what it does not."""
+
+from __future__ import annotations
+
+from tests.ledger.guards import Guard
+
+_RAISED = "upgrade_raises_the_installation_and_every_lane_once"
+_NEVER = "schema_is_never_lowered"
+_ROOM = "append_of_an_older_release_finds_no_room_in_a_raised_lane"
+_PAGES = "pages_of_events_begin_and_end_within_a_step"
+_TRIM = "events_are_trimmed_by_their_number"
+_SAYS = "record_that_leaves_the_queue_says_what_its_entry_said"
+
+SCHEMAS = [
+    Guard(
+        "schema",
+        "or redis.call('HLEN', KEYS[1]) == 0",
+        "or true",
+        "new_installation_writes_the_newest_formats_and_an_older_one_waits",
+    ),
+    Guard("schema", "redis.call('HDEL', KEYS[1], '')", "", "full_server_lets_workers_come_up"),
+    Guard("schema", "if not known or ARGV[2] == 'raise' then", "if not known then", _RAISED, 1),
+    Guard("schema", "math.max(tonumber(known or 1), ", "math.max(1, ", _NEVER),
+    Guard("raise", "if not lane[1] or tonumber(lane[1]) >= tonumber(ARGV[1]) then return 0 end", "", _NEVER),
+    Guard("raise", "redis.call('HSET', KEYS[1], 'schema', ARGV[1])", "", _RAISED, 1),
+    Guard("raise", "limit(KEYS[1], ARGV[1], lane[2])", "", _ROOM, 1),
+    Guard("register", "math.max(tonumber(lane[2] or 1), tonumber(ARGV[3]))", "tonumber(ARGV[3])", _NEVER),
+    Guard(
+        "register",
+        "'spec', ARGV[1], 'schema', schema)",
+        "'spec', ARGV[1], 'schema', lane[2] or schema)",
+        "lane_that_was_not_in_the_registry_is_raised_when_it_comes_back",
+        1,
+    ),
+    Guard("register", "if tonumber(schema) < 2 then", "if true then", _ROOM),
+    Guard(
+        "register",
+        "if ARGV[3] == '1' then redis.call('XGROUP'",
+        "if false then redis.call('XGROUP'",
+        "what_an_older_release_read_through_the_group_is_acknowledged",
+        1,
+    ),
+    Guard("append", "tonumber(lane[9] or lane[2])", "tonumber(lane[2])", _ROOM),
+    # events
+    Guard("settle", "if tonumber(schema) < 2 then\n    for", "if true then\n    for", _PAGES),
+    Guard("settle", "if tonumber(schema) < 2 then\n    for", "if false then\n    for", _PAGES, 1),
+    Guard("append", "if place then keep_too('told', place) end", "", _PAGES),
+    Guard(
+        "append",
+        "local at = math.max(now, tonumber(ms))",
+        "local at = now",
+        "clock_that_was_set_back_keeps_events_in_order",
+    ),
+    Guard("append", "if redis.pcall(", "if redis.call(", "event_that_somebody_else_wrote_loses_no_step"),
+    Guard("append", "if math.floor(count / 5000) > math.floor(before / 5000) then", "if false then", _TRIM),
+    Guard("append", "if mark[1] then redis.call('XTRIM'", "if true then redis.call('XTRIM'", _TRIM),
+    Guard("append", "'mark', mark[2] or '0-0'", "'mark', id", _TRIM),
+    Guard(
+        "hold",
+        "if err ~= '' then err = string.gsub",
+        "if false then err = string.gsub",
+        "words_of_an_error_do_not_break_the_line_of_an_event",
+    ),
+    # what only the entry says
+    Guard("settle", "keep_entry(KEYS[2], KEYS[i], record[3], archive)", "", _SAYS),
+    Guard("cancel", "keep_entry(KEYS[2], KEYS[6], record[3], archive)", "", _SAYS),
+    Guard("settle", "'t', string.match(sid, '^%d+'))", "'t', '1')", _SAYS),
+    Guard("settle", "redis.call('HSETNX', record, 'm', said[10])", "", _SAYS),
+    Guard(
+        "set_aside",
+        "redis.call('HSETNX', KEYS[5], 't', string.match(ARGV[4], '^%d+'))",
+        "",
+        "intent_that_was_set_aside_keeps_its_age",
+    ),
+]
