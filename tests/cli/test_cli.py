@@ -17,6 +17,9 @@ from tests.servers import DURABLE, HOST, Server, free_port
 from tests.servers.proxy import FaultProxy
 from tests.servers.tls import make_certificates
 from tests.servers.workerd import PRODUCER, Workerd
+from txmanager.core.models import LaneSpec
+from txmanager.ledger.redis import RedisLedger
+from txmanager.ledger.redis.keys import Keys
 from txmanager.settings import load
 
 SECRET = "hunter2"
@@ -201,3 +204,51 @@ def test_doctor_names_a_secret_that_is_not_there(run, tmp_path):
     (tmp_path / "c.toml").write_text("[ledger]\npassword = { env = 'NOT_SET' }")
     [line] = failures(run("doctor", "--config", "c.toml"))
     assert "ledger.password: environment variable NOT_SET is not set" in line
+
+
+# -- the ledger's formats
+
+
+def older_installation(url: str, prefix: str) -> RedisLedger:
+    """One lane, registered before anybody wrote down a schema."""
+    ledger = RedisLedger(url, prefix=prefix, durability="none")
+    keys = Keys(prefix)
+
+    async def begin() -> None:
+        await ledger.runner.plain(keys.schema, ("SET", keys.schema, 1))
+        await ledger.register(LaneSpec("near:net:a:1", "p"))
+        await ledger.close()
+
+    asyncio.run(begin())
+    return ledger
+
+
+def test_the_ledgers_schema_is_shown_and_raised_once_somebody_confirms(run, valkey9, prefix):
+    environment = {"TXMANAGER__LEDGER__URL": valkey9.url, "TXMANAGER__LEDGER__PREFIX": prefix}
+    older_installation(valkey9.url, prefix)
+    said = run("ledger", "status", **environment)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("schema 1 of 2; `txmanager ledger upgrade`")
+    assert "1 lane of schema 1" in said.stdout
+    refused = run("ledger", "upgrade", **environment)  # nobody answers the question
+    assert refused.returncode == 1
+    assert "APIs" in refused.stdout
+    assert run("ledger", "status", **environment).stdout == said.stdout
+    raised = run("ledger", "upgrade", "--yes", **environment)
+    assert raised.returncode == 0, raised.stderr
+    assert raised.stdout.endswith("schema 2, 1 lanes raised\n")
+    assert run("ledger", "upgrade", **environment).stdout == "schema 2 already; nothing to do\n"
+    assert "1 lane of schema 2" in run("ledger", "status", **environment).stdout
+
+
+def test_an_upgrade_beside_an_older_worker_is_one_sentence_that_names_it(run, valkey9, prefix):
+    environment = {"TXMANAGER__LEDGER__URL": valkey9.url, "TXMANAGER__LEDGER__PREFIX": prefix}
+    older_installation(valkey9.url, prefix)
+    keys = Keys(prefix)
+    with valkey9.client() as client:
+        client.hset(keys.members, "old-worker", '{"name":"old-worker","lanes":["near:net:a:1"]}')
+        client.zadd(keys.deadlines, {"old-worker": 4e12})
+    said = run("ledger", "upgrade", "--yes", **environment)
+    assert said.returncode == 1
+    assert "worker old-worker" in one_sentence(said.stderr)
+    assert "1 lane of schema 1" in run("ledger", "status", **environment).stdout

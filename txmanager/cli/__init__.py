@@ -40,7 +40,7 @@ _COMMANDS = {
     "bench": "cli.bench",
 }
 """Each command and the module that has it, in the order of `--help`."""
-_GROUPS = ("lanes", "budgets", "mempool", "keys", "tokens", "config", "devnet")
+_GROUPS = ("lanes", "budgets", "mempool", "keys", "tokens", "ledger", "config", "devnet")
 
 app = typer.Typer(
     name="txmanager",

@@ -14,6 +14,7 @@ from txmanager.cli.options import ConfigFile
 from txmanager.core.chain import Chain
 from txmanager.core.errors import InvalidInput, InvalidSettings, KeyMissing, SignerFault, TxManagerError
 from txmanager.core.findings import Finding
+from txmanager.core.ledger import SCHEMA
 from txmanager.core.seal import SealMode
 from txmanager.core.states import LaneState
 from txmanager.settings import Settings, load
@@ -119,6 +120,12 @@ async def _inside(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
         after = time.time_ns() // 1_000_000
         # A slow answer is no wrong clock: any time between question and answer is right.
         yield "clock", _clock(max(there - after, 0) or min(there - before, 0))
+        if (schema := await opened.schema()) < SCHEMA:
+            advice = "run `txmanager ledger upgrade` once no release older than this one runs"
+            yield (
+                "schema",
+                Finding("warn", f"schema {schema} of {SCHEMA}: slower formats that older releases read", advice),
+            )
         lanes, members = await opened.lanes(), await opened.members()
         if lanes or settings.pools:
             yield (
