@@ -253,7 +253,7 @@ ATTEMPTS = [
     Guard("record_attempts", "oldest[i][1] ~= write.sid", "false", "first_attempts_are_a_prefix_of_the_queue"),
     Guard(
         "record_attempts",
-        "  local write = overtaking(redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts))",
+        "  local write = overtaking(oldest)",
         "  local write = firsts[1]",
         "entry_deleted_by_hand_does_not_stop_the_lane",
     ),
@@ -412,7 +412,7 @@ ENDS = [
     Guard("settle", "if #a ~= #b then return #a < #b end", "", "landed_only_grows_and_compares_as_a_number"),
     Guard(
         "settle",
-        "redis.call('PUBLISH', ARGV[4], table.concat(ended, '\\n'))",
+        "redis.call('PUBLISH', ARGV[4], table.concat(told, '\\n'))",
         "",
         "end_of_an_intent_wakes_its_callers",
     ),

@@ -14,6 +14,7 @@ from tests.ledger.budget_guards import BUDGETS
 from tests.ledger.conftest import redis_stage
 from tests.ledger.guards import GUARDS as OTHERS
 from tests.ledger.guards import Guard
+from tests.ledger.hint_guards import HINTS
 from tests.ledger.home_guards import HOMES_AT_ONCE
 from tests.ledger.number_guards import NUMBERS
 from tests.ledger.redis_only import REDIS_PROMISES, redis_of
@@ -22,7 +23,7 @@ from tests.ledger.session_guards import SESSIONS
 from txmanager.ledger.redis.scripts import build, names, script
 from txmanager.testing.ledger import PROMISES
 
-GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE]
+GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE, *HINTS]
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0
 """A promise that waits for what a mutant prevents is broken, too."""

@@ -8,6 +8,8 @@
 --        then per death: name, proof
 -- Reply  {"ok", at, "settled" | "retired" | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
 --        {"rolled_back", stored, found} | {"fenced", owner, epoch}
+-- Says   on the final channel: per end a line with its id; of few ends each is followed by "> life fingerprint record",
+--        if it went home in this step and a chain shows it. Release 0.1.0 takes that line for one more id
 -- Why    a worker that paused past its lease must not overwrite its successor's result; and one step cannot be left
 --        half done, so no home has to be durable before a tombstone
 --@include _time
@@ -29,7 +31,7 @@ redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must s
 redis.call('HINCRBY', KEYS[1], 'touch', 1)
 local archive = redis.call('HGET', KEYS[1], 'archive')
 local many = tonumber(ARGV[12])
-local now, at, ended, waiting, sids, shares = digits(clock()), 13, {}, {}, {}, {}
+local now, at, ended, waiting, sids, shares, told = digits(clock()), 13, {}, {}, {}, {}, {}
 local replies, none = {'ok', now}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
 
@@ -68,10 +70,15 @@ for i = 6, many + 5 do
     replies[#replies + 1] = {'refused', before}
   else
     local id, hash = id_of(KEYS[i]), string.match(name, ':(.+)') or ''
+    told[#told + 1] = id
     if final ~= '' and not archive then
       local home = many + 2 * i - 6
-      keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final .. now .. '}', ARGV[10])
+      local kept = final .. now .. '}'
+      keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, kept, ARGV[10])
       tombstone(KEYS[i], life, ARGV[11])
+      if hash ~= '' and many <= 4 and #kept <= 2048 then -- an end that no chain shows may be taken back: it is read
+        told[#told + 1] = '> ' .. life .. ' ' .. fingerprint .. ' ' .. kept
+      end
       event(KEYS[3], id, status, now, hash, err)
       replies[#replies + 1] = 'retired'
     else
@@ -101,6 +108,6 @@ if #ended > 0 then
   give_back(KEYS[1], shares)
   leave(KEYS[2], KEYS[4], ended, sids)
   await_home(KEYS[5], waiting)
-  redis.call('PUBLISH', ARGV[4], table.concat(ended, '\n'))
+  redis.call('PUBLISH', ARGV[4], table.concat(told, '\n'))
 end
 return replies
