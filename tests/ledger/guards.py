@@ -404,7 +404,7 @@ ENDS = [
     Guard("settle", "if #a ~= #b then return #a < #b end", "", "landed_only_grows_and_compares_as_a_number"),
     Guard(
         "settle",
-        "redis.call('PUBLISH', ARGV[4], table.concat(ended, '\\n'))",
+        "redis.call('PUBLISH', ARGV[4], table.concat(told, '\\n'))",
         "",
         "end_of_an_intent_wakes_its_callers",
     ),

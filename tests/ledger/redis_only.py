@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from txmanager.core.alerts import Alert
 from txmanager.core.audit import AuditEntry
 from txmanager.core.budgets import EVER, Budget, Charge
 from txmanager.core.errors import LaneClosed, MemoryFull, NotFound
-from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Landed, Member, Route
+from txmanager.core.ledger import APPEND_WITHIN_MS, Entry, Landed, Member, Route, Settlement
 from txmanager.core.models import IntentId, Lane, LaneSpec, Outcome, Purpose, failure
 from txmanager.core.quotas import Room, Share
 from txmanager.core.seal import BAD_SEAL
@@ -40,9 +41,10 @@ from txmanager.testing.ledger.budgets import (
     ended,
     usage,
 )
+from txmanager.testing.ledger.hints import ahead, brought, told
 from txmanager.testing.ledger.home_at_once import end_of
 from txmanager.testing.ledger.registry import Promise
-from txmanager.testing.ledger.reservations import keyless, owned, send
+from txmanager.testing.ledger.reservations import keyless, owned, send, sent
 from txmanager.testing.ledger.sessions import CODE, ISSUER, OTHER, digest
 from txmanager.testing.ledger.stage import BASE, LONG_MS, POOL, Stage
 from txmanager.testing.ledger.watchers import noop
@@ -167,6 +169,71 @@ async def replay_of_every_durable_call_writes(stage: Stage) -> None:
         "move",
         "alias",
     }
+
+
+@redis_promise
+async def lone_entry_and_a_few_ends_travel_with_their_wake_ups(stage: Stage) -> None:
+    await redis_of(stage).upgrade()
+    lane = await stage.lane()
+    fence = await stage.own(lane)
+    entry = await brought(stage, lane)
+    assert entry is not None
+    write = ahead(stage, entry)
+    await stage.ledger.record_attempts(fence, BASE, [write])
+    done = Settlement.of(await stage.read(write), stage.done(write).outcome, {})
+    record = await told(stage, lane, done, fence)
+    assert record is not None
+    assert record == await stage.read(write)
+
+
+@redis_promise
+async def large_entry_is_taken_and_not_brought(stage: Stage) -> None:
+    lane = await stage.lane()
+    await stage.own(lane)
+    while await stage.ledger.wait_wake([lane], 0.1):
+        pass
+    await stage.ledger.append(lane, [await stage.entry(lane, stage.intent("large", memo="x" * 4096))])
+    assert await stage.ledger.wait_wake([lane], 30) == {lane}
+    assert stage.ledger.heard(lane) is None
+
+
+@redis_promise
+async def many_ends_travel_as_ids_alone(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    writes = await stage.inflight(fence, 5)
+    ends = [await end_of(stage, write) for write in writes]
+    await stage.ledger.wait_final(fence.lane, writes[0].id, 0.05)
+    caller = asyncio.create_task(stage.ledger.wait_final(fence.lane, writes[0].id, 30))
+    await asyncio.sleep(0.01)
+    await stage.ledger.settle(fence, ends)
+    assert await asyncio.wait_for(caller, 20) is None
+
+
+@redis_promise
+async def large_end_is_read_and_not_told(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    [write] = await stage.inflight(fence)
+    outcome = replace(stage.done(write).outcome, result={"log": "x" * 2048})
+    assert await told(stage, fence.lane, Settlement.of(await stage.read(write), outcome, {}), fence) is None
+
+
+@redis_promise
+async def lane_of_the_first_schema_says_only_what_release_0_1_0_knows(stage: Stage) -> None:
+    """Its workers ring for `append` and `ask`, and for nothing else."""
+    lane, ledger = await stage.lane(), redis_of(stage)
+    await stage.own(lane)
+    await ledger.runner.plain(ledger._keys.lane(lane), ("HSET", ledger._keys.lane(lane), "schema", "1"))
+    assert await brought(stage, lane) is None
+
+
+@redis_promise
+async def keyless_lane_brings_no_entry(stage: Stage) -> None:
+    lane = await keyless(stage)
+    while await stage.ledger.wait_wake([lane], 0.1):
+        pass
+    await sent(stage, lane, "t1", "0xa")
+    assert await stage.ledger.wait_wake([lane], 30) == {lane}
+    assert stage.ledger.heard(lane) is None
 
 
 @redis_promise

@@ -15,6 +15,7 @@ from tests.ledger.budget_guards import BUDGETS
 from tests.ledger.conftest import redis_stage
 from tests.ledger.guards import GUARDS as OTHERS
 from tests.ledger.guards import Guard
+from tests.ledger.hint_guards import HINTS
 from tests.ledger.home_guards import HOMES_AT_ONCE
 from tests.ledger.number_guards import NUMBERS
 from tests.ledger.redis_only import REDIS_PROMISES, redis_of
@@ -24,7 +25,7 @@ from tests.ledger.session_guards import SESSIONS
 from txmanager.ledger.redis.scripts import build, names, script
 from txmanager.testing.ledger import PROMISES
 
-GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE, *SCHEMAS]
+GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE, *SCHEMAS, *HINTS]
 assert schemas, "its promises are among them"
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0

@@ -217,8 +217,9 @@ class WatchedLane(LaneStore):
 
 
 def _asked(record: Record) -> str:
+    """In words: what an operator asked for and, perhaps besides, that its caller cancelled it."""
     verb = str(record.directive.get("verb", "")) if record.directive else ""
-    return verb or ("cancel" if record.cancel_requested else "")
+    return " ".join(filter(None, (verb, "cancel" if record.cancel_requested else "")))
 
 
 @contextlib.contextmanager
@@ -361,9 +362,21 @@ class SimLedger(MemoryLedger):
             with contextlib.suppress(TxManagerError):
                 step(self._clock())
 
-    def _wake(self, lane: str, final: IntentId | None = None) -> None:
-        if self._faults.draw("wake", "wake", lane) is None:
-            super()._wake(lane, final)
+    def _wake(
+        self,
+        lane: str,
+        final: IntentId | None = None,
+        told: Record | None = None,
+        entry: words.Taken | None = None,
+    ) -> None:
+        """One that is lost may still come, much later; another one comes twice."""
+        amount = 1.0
+        if self._faults.draw("wake", "wake", lane) is not None:
+            amount = self._faults.amount("wake")
+            if amount > 0.4:
+                self._loop.later(amount * amount * 20.0, super()._wake, lane, final, told, entry)
+        if amount > 0.7:
+            super()._wake(lane, final, told, entry)
 
     async def sweep(self, home: int, older_than_ms: int = words.SWEEP_AFTER_MS) -> int:
         """Only the way to homes that have keys is simulated."""

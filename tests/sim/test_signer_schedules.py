@@ -41,5 +41,5 @@ def test_a_schedule_with_a_signer_replays_step_by_step() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_bug_beside_the_signer_is_caught(name: str) -> None:
     with MUTANTS.planted(name):
-        caught = (run(seed).violations for seed in range(2 * SCHEDULES) for run in (near.run, evm.run))
+        caught = (run(seed).violations for seed in range(3 * SCHEDULES) for run in (near.run, evm.run))
         assert any(caught), f"{name} went through unseen"

@@ -14,7 +14,9 @@ from typing import ClassVar
 from txmanager.core.chain import NonceView, SendReply, Traits, Verdict
 from txmanager.core.flights import Flight, Flights, Order
 from txmanager.core.gaps import Gaps
+from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Lane, Purpose
+from txmanager.core.positions import place
 from txmanager.core.states import LaneState
 from txmanager.core.steps import Kill, Policy, Replace
 from txmanager.core.stops import LaneCommand, PauseCause, QuarantineCause
@@ -114,6 +116,8 @@ class LanePlan(ABC):
         self._taking = True
         self._untaken = True
         """Whether the queue may hold entries that were not taken yet."""
+        self._offered: Taken | None = None
+        """The only entry that was not taken yet, as a wake-up brought it."""
         self._resend = False
         self._ask_funds = False
 
@@ -190,7 +194,23 @@ class LanePlan(ABC):
 
     def take_again(self) -> None:
         """Something was appended, or was taken and not signed."""
-        self._untaken = True
+        self._untaken, self._offered = True, None
+
+    def offer(self, entry: Taken) -> None:
+        """A wake-up brought what was appended. That is believed as far as it may be signed, if it is the only news."""
+        known = place(entry.position) <= place(self.head.last_id)
+        if known or self._untaken or self._offered is not None or self.stored.keyless:
+            self.take_again()
+        else:
+            self._offered = entry
+
+    def accept_offer(self) -> Taken | None:
+        """What a wake-up brought, once. Whoever does not write it ahead asks for a take."""
+        entry, self._offered = self._offered, None
+        if entry is not None and place(entry.position) <= place(self.head.last_id):
+            self.take_again()  # it was taken meanwhile
+            return None
+        return entry
 
     def stop_taking(self) -> None:
         """The owner hands the lane back: what is in flight is settled, nothing new is signed."""
@@ -206,7 +226,7 @@ class LanePlan(ABC):
 
     def take_begins(self) -> None:
         """What is appended from now on asks for another take."""
-        self._untaken = False
+        self._untaken, self._offered = False, None
 
     def took(self, positions: Sequence[str], room: int) -> None:
         self._untaken = self._untaken or len(positions) == room
@@ -287,7 +307,8 @@ class LanePlan(ABC):
 
     def room(self) -> int:
         """How many queued intents may be signed now."""
-        return self.flights.room() if self._untaken and self.may_take() else 0
+        news = self._untaken or self._offered is not None
+        return self.flights.room() if news and self.may_take() else 0
 
     def may_take(self) -> bool:
         """Whether first attempts may be signed, and written ahead once they are: signing may have taken a while."""

@@ -156,6 +156,8 @@ class Taken:
     position: str
     at: int
     seal: str = ""
+    digest: str = ""
+    """Of an entry that a wake-up brought: the write-ahead compares it with what is queued. Empty: it was taken."""
 
 
 @value(frozen=True, slots=True)
@@ -169,6 +171,8 @@ class WriteAhead:
     deaths: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     counted: bool = False
     """Whether this re-sign counts against the limit (deaths by a neighbour or by expiry do not)."""
+    digest: str = ""
+    """Of an entry that nobody took, and that is recorded alone: refused unless the queued one is the same."""
 
 
 @value(frozen=True, slots=True)
@@ -506,8 +510,15 @@ class Hints(Protocol):
         """Return the lanes that were appended to (or asked), or nothing when the time is over."""
         ...
 
-    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
-        """Return when the intent may have become final, or when the time is over. Read again either way."""
+    def heard(self, lane: str) -> Taken | None:
+        """The entry that the lane's last wake-up carried, if it did: told once, right after `wait_wake`. Nothing
+        vouches for it; only a write-ahead shows whether it is the oldest of the queue. Otherwise `take`."""
+        ...
+
+    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
+        """Return when the intent may have become final, or when the time is over. The answer is the final record, if
+        the hint carried one and a chain shows that end; it counts only for the life that the caller waits for.
+        Otherwise read again."""
         ...
 
 

@@ -37,6 +37,7 @@ class WriteHead:
 
     def signed(self, position: str) -> None:
         self.signed_upto = position
+        self.took(position)
 
     def gave_up(self, writes: Mapping[str, str]) -> None:
         self.given_up |= writes

@@ -171,7 +171,9 @@ class TxManager:
             left = until - loop.time()
             if record.status.final or left <= 0:
                 return record
-            await self.ledger.wait_final(record.lane, record.id, min(left, _REREAD_S))
+            told = await self.ledger.wait_final(record.lane, record.id, min(left, _REREAD_S))
+            if told is not None and told.life == record.life:
+                return told
 
     async def execute(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from txmanager.core.alerts import Alert, Check
 from txmanager.core.errors import LaneClosed, NotAllowed, NotFound
-from txmanager.core.ledger import SCHEMA, Member, Route
+from txmanager.core.ledger import SCHEMA, Member, Route, Taken
 from txmanager.core.listing import Browsed, Mark, mark_of
 from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.positions import START
@@ -148,5 +148,9 @@ class Registry(Backend):
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
         return await self._hints.wake(lanes, timeout_s)
 
-    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
+    def heard(self, lane: str) -> Taken | None:
+        return None
+
+    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
         await self._hints.final(lane, id.text, timeout_s)
+        return None

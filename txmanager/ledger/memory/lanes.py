@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
@@ -282,6 +283,15 @@ class LaneStore:
             taken.append(Taken(record.intent, record.life, position, at, record.seal))
         return taken
 
+    def newest(self, before: str) -> Taken | None:
+        """What a wake-up may carry of what was appended after `before`: one entry, with nothing unsigned before it."""
+        news = list(islice((sid for sid in reversed(self.queue) if place(sid) > place(before)), 2))
+        if len(news) != 1 or before != self.signed_upto or self.spec.keyless or self.schema < 2:
+            return None
+        record = self.records[self.queue[news[0]]]
+        at = place(news[0])[0]
+        return Taken(record.intent, record.life, news[0], at, record.seal, digest=_digest(record))
+
     def fill(
         self,
         fence: Fence,
@@ -355,6 +365,8 @@ class LaneStore:
         for write, oldest in zip_longest(firsts, self._after_signed(len(firsts))):
             if write.position != oldest:
                 raise Refused(str(write.id), "not the oldest queued entries")
+            if write.digest and write.digest != _digest(self.records[self.queue[oldest]]):
+                raise Refused(str(write.id), "not what its wake-up said")
         seen: set[IntentId] = set()
         for write in batch:
             top = self._check_attempt(write, top, seen)
@@ -674,3 +686,8 @@ class LaneStore:
         event_id = f"{now}-0" if now > ms else f"{ms}-{sequence + 1}"
         self.events.append(Event(event_id, id, self.spec.id, status, now, tx_hash, error))
         del self.events[:-MAX_EVENTS]
+
+
+def _digest(record: Record) -> str:
+    """Of all that an owner reads of a queued intent."""
+    return hashlib.sha1(repr((record.intent, record.life, record.seal)).encode(), usedforsecurity=False).hexdigest()

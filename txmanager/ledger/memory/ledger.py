@@ -128,7 +128,9 @@ class MemoryLedger:
         self._made: dict[str, set[str]] = {}
         self._rung: set[str] = set()
         self._bells: dict[asyncio.Event, set[str]] = {}
-        self._finals: dict[IntentId, set[asyncio.Future[None]]] = {}
+        self._carried: dict[str, Taken] = {}
+        """The entry that came with a ring. A second ring before it is asked for takes it away."""
+        self._finals: dict[IntentId, set[asyncio.Future[Record | None]]] = {}
 
     async def _step(self, operation: str, step: Callable[[int], T], *, durable: bool = False) -> T:
         """`durable`: the caller will act on it; a server would wait for its replicas here, memory has none."""
@@ -160,8 +162,9 @@ class MemoryLedger:
             store = self.stores.get(lane)
             if store is None:
                 return [Appended("closed") for _ in entries]
+            before = store.last_id
             answers = [store.append(entry, now) for entry in entries]
-            self._wake(lane)
+            self._wake(lane, entry=store.newest(before))
             return answers
 
         return await self._step("append", step, durable=True)
@@ -173,8 +176,10 @@ class MemoryLedger:
         check_one_step(self._one_step)
 
         def step(now: int) -> list[Appended]:
+            store = self.stores.get(lane)
+            before = store.last_id if store is not None else START
             answers = [self._accept(lane, entry, now) for entry in entries]
-            self._wake(lane)
+            self._wake(lane, entry=store.newest(before) if store is not None else None)
             return answers
 
         return await self._step("accept", step, durable=True)
@@ -349,8 +354,11 @@ class MemoryLedger:
                 store.check_fence(fence)
                 raise RolledBack(fence.lane, store.history_id, self.history_id)
             answers = store.settle(fence, batch, landed, now, keep_home(now) if self._together else None)
-            for item in batch:
-                self._wake(fence.lane, item.id)
+            for item, answer in zip(batch, answers, strict=True):
+                home = self.homes.get(item.id, now)
+                # an end that no chain shows again may be taken back: it is read, where it is durable
+                travels = answer.retired and home is not None and item.outcome.tx_hash is not None
+                self._wake(fence.lane, item.id, home.record if home is not None and travels else None)
             return answers
 
         return await self._step("settle", step, durable=unseen)
@@ -803,22 +811,32 @@ class MemoryLedger:
         self._rung -= rung
         return rung
 
-    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
+    def heard(self, lane: str) -> Taken | None:
+        return self._carried.pop(lane, None)
+
+    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
         record = self._lane_record(lane, id)
         if record is None or record.status.final:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return None
+        future: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
         self._finals.setdefault(id, set()).add(future)
         try:
             async with asyncio.timeout(timeout_s):
-                await future
+                return await future
         except TimeoutError:
-            pass
+            return None
         finally:
             self._finals.get(id, set()).discard(future)
 
-    def _wake(self, lane: str, final: IntentId | None = None) -> None:
+    def _wake(
+        self, lane: str, final: IntentId | None = None, told: Record | None = None, entry: Taken | None = None
+    ) -> None:
+        """`told` is the record of what became final, `entry` what was appended, where the hint carries it."""
         if final is None:
+            if entry is not None and lane not in self._rung:
+                self._carried[lane] = entry
+            else:
+                self._carried.pop(lane, None)
             self._rung.add(lane)
             for bell, wanted in self._bells.items():
                 if lane in wanted:
@@ -826,7 +844,7 @@ class MemoryLedger:
         else:
             for future in self._finals.pop(final, set()):
                 if not future.done():
-                    future.set_result(None)
+                    future.set_result(told)
 
     async def now_ms(self) -> int:
         return await self._step("now", lambda now: now)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -69,12 +70,36 @@ def more(intent: Intent, seal: str = "") -> bytes:
     return dumps(extra, "metadata") if extra else b""
 
 
+_ENTRY = (b"i", b"l", b"f", b"k", b"m", b"p")
+"""The fields of an entry, in their order."""
+
+
 def entry(sid: bytes, flat: Sequence[bytes]) -> Taken:
     """What `append` put into the queue, in its order."""
     _, id, _, life, _, fingerprint, _, kind, _, extra, _, payload = flat
     fields = {b"k": kind, b"f": fingerprint, b"m": extra}
     read, seal = intent(IntentId.parse(id.decode()), fields, payload)
     return Taken(read, life.decode(), sid.decode(), int(sid.partition(b"-")[0]), seal)
+
+
+def heard(lines: bytes) -> Taken | None:
+    """The entry that a wake-up carried. Anybody may speak on the channel: what cannot be read is no entry."""
+    try:
+        sid, *values = lines.split(b"\n", 6)
+        flat = [part for pair in zip(_ENTRY, values, strict=True) for part in pair]
+        taken = entry(sid, flat)
+        return replace(taken, digest=hashlib.sha1(b"\n".join(flat), usedforsecurity=False).hexdigest())
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def told_final(id: IntentId, lane: str, line: bytes) -> Record | None:
+    """The final record that a wake-up carried, with the same care."""
+    try:
+        life, fingerprint, body = line.split(b" ", 2)
+        return unpack_final(id, fingerprint.decode(), life.decode(), lane, body)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def intent(id: IntentId, fields: Fields, payload: bytes | None) -> tuple[Intent, str]:

@@ -99,6 +99,8 @@ class Owners(Backend):
             attempt = write.attempt
             args += (write.life, write.position, attempt.nonce, attempt.hash, codec.pack_attempt(attempt))
             args += (int(write.counted), *_deaths(write.deaths))
+        if len(batch) == 1 and batch[0].digest:
+            args.append(batch[0].digest)
         keys = [
             self._keys.lane(lane),
             self._keys.queue(lane),

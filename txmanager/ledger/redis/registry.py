@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from txmanager.core.errors import Fenced, LaneClosed, NotAllowed, NotFound
-from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member, Route
-from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec
+from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member, Route, Taken
+from txmanager.core.models import Event, Fence, IntentId, Json, Lane, LaneSpec, Record
 from txmanager.core.positions import START, place
 from txmanager.core.states import LaneState, lane_sources
 from txmanager.core.stops import LaneCommand, StopCause
@@ -289,5 +289,10 @@ class Registry(Backend):
         _, by_channel, channels = self._listening
         return {by_channel[c] for c in await self._subscriber.wake(channels, timeout_s)}
 
-    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
-        await self._subscriber.final(self._keys.final(lane), str(id), timeout_s)
+    def heard(self, lane: str) -> Taken | None:
+        carried = self._subscriber.carried(self._keys.wake(lane))
+        return codec.heard(carried) if carried else None
+
+    async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
+        told = await self._subscriber.final(self._keys.final(lane), id.text, timeout_s)
+        return codec.told_final(id, lane, told) if told else None

@@ -60,9 +60,11 @@ class Subscriber:
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
         self._rung: set[str] = set()
+        self._carried: dict[str, bytes] = {}
+        """The entry that came with a ring, by channel. A second ring before it is asked for takes it away."""
         self._bells: dict[asyncio.Event, frozenset[str]] = {}
-        self._recent: OrderedDict[str, float] = OrderedDict()
-        self._finals: dict[str, set[asyncio.Future[None]]] = {}
+        self._recent: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._finals: dict[str, set[asyncio.Future[bytes]]] = {}
         self._confirming: dict[str, asyncio.Event] = {}
         self._pinging: asyncio.TimerHandle | None = None
         self._alive = False
@@ -87,21 +89,27 @@ class Subscriber:
         self._rung -= rung
         return set(rung)
 
-    async def final(self, channel: str, id: str, timeout_s: float) -> None:
-        """Returns at once when the subscription is new: the caller reads again, then truly waits."""
+    def carried(self, channel: str) -> bytes:
+        """What came with the last ring of a channel, once; nothing when it rang several times."""
+        return self._carried.pop(channel, b"")
+
+    async def final(self, channel: str, id: str, timeout_s: float) -> bytes:
+        """What was told of the end, if anything. Returns at once when the subscription is new: the caller reads again,
+        then truly waits."""
         if channel not in self._subscribed:
             await self._confirmed(channel, timeout_s)
-            return
+            return b""
         loop = asyncio.get_running_loop()
-        if loop.time() - self._recent.get(id, float("-inf")) < _RECENT_S:
-            return
-        future: asyncio.Future[None] = loop.create_future()
+        at, told = self._recent.get(id, (float("-inf"), b""))
+        if loop.time() - at < _RECENT_S:
+            return told
+        future: asyncio.Future[bytes] = loop.create_future()
         self._finals.setdefault(id, set()).add(future)
         try:
             async with asyncio.timeout(timeout_s):
-                await future
+                return await future
         except TimeoutError:
-            pass
+            return b""
         finally:
             waiting = self._finals[id]
             waiting.discard(future)
@@ -130,9 +138,10 @@ class Subscriber:
         elif kind == b"message" and isinstance(message, bytes):
             if message in (b"append", b"ask"):
                 self._ring(name)
+            elif message.startswith(b"entry\n"):
+                self._ring(name, message[6:])
             else:
-                for id in message.decode().split("\n"):
-                    self._finished(id)
+                self._ended(message.split(b"\n"))
 
     def ponged(self) -> None:
         self._alive = True
@@ -149,23 +158,34 @@ class Subscriber:
         connection.send(("PING",))
         self._pinging = asyncio.get_running_loop().call_later(_PING_S, self._ping)
 
-    def _ring(self, channel: str) -> None:
+    def _ring(self, channel: str, entry: bytes = b"") -> None:
+        if entry and channel not in self._rung:
+            self._carried[channel] = entry
+        else:
+            self._carried.pop(channel, None)
         self._rung.add(channel)
         for bell, wanted in self._bells.items():
             if channel in wanted:
                 bell.set()
 
-    def _finished(self, id: str) -> None:
+    def _ended(self, lines: list[bytes]) -> None:
+        """Ids, some followed by their final record."""
+        for line, following in zip(lines, [*lines[1:], b""], strict=True):
+            if not line.startswith(b"> "):
+                self._finished(line.decode(), following[2:] if following.startswith(b"> ") else b"")
+
+    def _finished(self, id: str, record: bytes = b"") -> None:
         waiting = self._finals.get(id)
         if waiting is None:
-            self._recent[id] = asyncio.get_running_loop().time()
+            now = asyncio.get_running_loop().time()
+            self._recent[id] = now, record
             self._recent.move_to_end(id)
-            if len(self._recent) > _RECENT:
+            while len(self._recent) > _RECENT or next(iter(self._recent.values()))[0] < now - _RECENT_S:
                 self._recent.popitem(last=False)
             return
         for future in waiting:
             if not future.done():
-                future.set_result(None)
+                future.set_result(record)
 
     def lost(self, connection: _Connection) -> None:
         """The connection is gone: wake everybody, so that they read instead of waiting for hints."""

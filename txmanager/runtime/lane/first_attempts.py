@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from txmanager.core.chain import Impossible, Prepared
+from txmanager.core.chain import Impossible, Prepared, Unpriced
 from txmanager.core.errors import NotSigned
 from txmanager.core.flights import Flight
 from txmanager.core.ledger import Taken, WriteAhead
@@ -16,7 +16,7 @@ from txmanager.runtime.lane.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.lane.outbox import Outbox
 from txmanager.runtime.lane.owner import OwnedLane, Unserved
 from txmanager.runtime.lane.prepare import count_saved, fail_unsigned, prepare, record_of
-from txmanager.runtime.lane.sealing import sealed
+from txmanager.runtime.lane.sealing import passes_seal, sealed
 from txmanager.runtime.lane.shared_turns import share
 from txmanager.runtime.lane.shortage import Shortage
 from txmanager.runtime.lane.signatures import NotYet, Slot
@@ -40,6 +40,9 @@ class FirstAttempts:
         lane = self._lane
         if self._broken:
             return False
+        if (entry := lane.plan.accept_offer()) is not None:
+            await self._sign_offered(entry)
+            return True
         lane.plan.take_begins()
         taken = await lane.retry_while_leased(lambda: lane.context.ledger.take(lane.fence, room))
         lane.plan.took([t.position for t in taken], room)
@@ -79,9 +82,13 @@ class FirstAttempts:
             return
         if len(attempts) < len(ready):
             lane.plan.take_again()  # what is not signed yet is taken again
+        await self._write_and_send(ready, attempts)
+
+    async def _write_and_send(self, ready: Ready, attempts: Sequence[Attempt]) -> None:
+        lane = self._lane
         signed = list(zip([entry for entry, _ in ready], attempts, strict=False))
         signed_at = lane.traces.now() if lane.traces is not None else 0
-        writes = [WriteAhead(t.intent.id, t.life, t.position, attempt) for t, attempt in signed]
+        writes = [WriteAhead(t.intent.id, t.life, t.position, attempt, digest=t.digest) for t, attempt in signed]
         if not await self._outbox.write_ahead(writes, allowed=lane.plan.may_take()):
             return
         lane.plan.head.signed(writes[-1].position)
@@ -94,6 +101,42 @@ class FirstAttempts:
             lane.plan.flights.add(flight)
             batch.append((flight, attempt))
         await self._outbox.send(batch)
+
+    # -- what a wake-up brought
+
+    async def _sign_offered(self, entry: Taken) -> None:
+        """Sign it without a take. Nobody vouches for it before the write-ahead does, so nothing else is done with it:
+        whatever is not usual about it shows once it is taken."""
+        lane = self._lane
+        try:
+            ready = await self._usual(entry)
+            if not ready:
+                return
+            with lane.context.metrics.sign_s.time():
+                attempts = await self._signatures(ready, lane.plan.head.cursor)
+            if attempts:
+                lane.context.point("after_sign")
+                await self._write_and_send(ready, attempts)
+        except NotSigned:
+            pass
+        except Exception as error:
+            if not is_break(error):
+                raise
+        finally:
+            if lane.plan.head.signed_upto != entry.position:
+                lane.plan.take_again()
+
+    async def _usual(self, entry: Taken) -> Ready:
+        """Ready to be signed, if nothing about it has to be decided."""
+        lane, intent = self._lane, entry.intent
+        if not lane.chain.instant(lane.id) or not lane.chain.serves(intent) or intent.kind in lane.chain.traits.turns:
+            return []
+        if self._late(entry) or not passes_seal(lane, entry):
+            return []
+        prepared = await prepare(lane, [intent])
+        if not isinstance(prepared[0], Prepared | Unpriced):
+            return []
+        return (await lane.wallet.sift([(entry, prepared[0])])).ready
 
     # -- before signing
 
@@ -109,11 +152,14 @@ class FirstAttempts:
         return served
 
     async def _drop_expired(self, taken: list[Taken]) -> list[Taken]:
-        now = self._lane.context.clock()
-        late = [t for t in taken if t.intent.max_age_s is not None and now - t.at > t.intent.max_age_s * 1000]
+        late = [t for t in taken if self._late(t)]
         error = failure("max_age", "not signed within max_age_s; nothing was spent", new_key_helps=True)
         await fail_unsigned(self._lane, [(t, error) for t in late])
         return [t for t in taken if t not in late]
+
+    def _late(self, entry: Taken) -> bool:
+        most_s = entry.intent.max_age_s
+        return most_s is not None and self._lane.context.clock() - entry.at > most_s * 1000
 
     async def _prepare(self, taken: list[Taken]) -> list[Wanted]:
         lane = self._lane

@@ -30,7 +30,7 @@ from txmanager.core.errors import (
 from txmanager.core.flights import Flight
 from txmanager.core.keyless_plan import KeylessPlan
 from txmanager.core.lane_plan import WORKING, LanePlan
-from txmanager.core.ledger import Landed, Ledger, Renewed, Settled, Settlement
+from txmanager.core.ledger import Landed, Ledger, Renewed, Settled, Settlement, Taken
 from txmanager.core.models import Fence, Json, Lane, Record
 from txmanager.core.positions import place
 from txmanager.core.seal import Seals
@@ -284,9 +284,12 @@ class OwnedLane:
         if answer.depth > len(self.plan.flights):
             self.wake()
 
-    def wake(self) -> None:
-        """Something was appended, or may have been."""
-        self.plan.take_again()
+    def wake(self, entry: Taken | None = None) -> None:
+        """Something was appended, or may have been; `entry` is what a wake-up says it was."""
+        if entry is None:
+            self.plan.take_again()
+        else:
+            self.plan.offer(entry)
         self.work.set()
 
     # -- recovery

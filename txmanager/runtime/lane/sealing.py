@@ -47,6 +47,12 @@ async def sealed(lane: OwnedLane, taken: list[Taken]) -> list[Taken]:
     return good
 
 
+def passes_seal(lane: OwnedLane, entry: Taken) -> bool:
+    """Whether an entry may be signed, by its seal; nothing is done about one that may not."""
+    seals = lane.context.seals
+    return seals is None or seals.passes(seals.check(entry.intent, entry.life, lane.id, entry.seal))
+
+
 async def still_sealed(lane: OwnedLane, record: Record) -> bool:
     """Whether a record that was signed before may be signed again; held with the evidence if not."""
     seals = lane.context.seals

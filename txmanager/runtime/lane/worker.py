@@ -398,7 +398,7 @@ class Worker:
         try:
             for lane in await self._ledger.wait_wake(lanes, self._timing.tick_s):
                 if lane in self._held:
-                    self._held[lane].lane.wake()
+                    self._held[lane].lane.wake(self._ledger.heard(lane))
         except TxManagerError as error:
             self._log.warning("cannot listen", error=str(error))
             await asyncio.sleep(self._timing.tick_s / 4)

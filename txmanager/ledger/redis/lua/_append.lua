@@ -1,6 +1,8 @@
--- Shared by append and accept. Keys 1 to 6 and arguments 1 and 2 are as append says; an intent's arguments begin at `at`.
+-- Shared by append and accept. On the wake channel they say "append"; on a lane of schema 2, for one small intent with
+-- nothing unsigned before it, "entry" and what take would answer, a line each: stream id, id, life, fingerprint, kind,
+-- more, payload. Keys 1 to 6 and arguments 1 and 2 are as append says; an intent's arguments begin at `at`.
 local lane = redis.call('HMGET', KEYS[1], 'state', 'limit', 'keyless', 'cursor', 'floor', 'landed', 'schema', 'told',
-  'most')
+  'most', 'last', 'upto')
 local most_queued = tonumber(lane[9] or lane[2]) -- `limit` is 0 where release 0.1.0 must not append
 -- Why a number may not be used with this token, if so.
 local function taken(token, nonce)
@@ -30,7 +32,7 @@ local function too_much(charge)
   if most ~= '-' and used[1] >= tonumber(most) then return used end
   if most_bytes ~= '-' and used[2] + size > tonumber(most_bytes) then return used end
 end
-local appended, replayed = false, false
+local appended, replayed, many, newest = false, false, 0, 0
 -- Whether this life ended: its home has the answer, and no tombstone is left where homes are at hand.
 local function ended(home, life)
   local living, final = string.match(redis.call('GET', home) or '', '^%S+ (%S+) %S+ %S+\n?(.*)$')
@@ -85,8 +87,14 @@ local function append(key, at, new, home)
     local used = room(owner)
     used[1], used[2] = used[1] + 1, used[2] + size
   end
-  depth, appended = depth + 1, sid
+  depth, appended, many, newest = depth + 1, sid, many + 1, at
   return {'appended', sid, 'queued', depth, at_ms}
+end
+local function hint()
+  local at = newest
+  if many > 1 or lane[10] ~= lane[11] or tonumber(lane[7]) < 2 or lane[3] == '1' then return 'append' end
+  if #ARGV[at + 5] + #ARGV[at + 6] > 4096 then return 'append' end
+  return table.concat({'entry', appended, ARGV[at], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]}, '\n')
 end
 -- Once, after the last intent: what the lane itself keeps of them, and the hint to its owner.
 local function close_batch()
@@ -100,7 +108,7 @@ local function close_batch()
     local place = tell(KEYS[1], KEYS[3], now, lane[7], lane[8])
     if place then keep_too('told', place) end
     redis.call('HSET', KEYS[1], unpack(changed))
-    redis.call('PUBLISH', ARGV[2], 'append')
+    redis.call('PUBLISH', ARGV[2], hint())
   elseif replayed then
     redis.call('HINCRBY', KEYS[1], 'touch', 1)
   end

@@ -15,7 +15,7 @@
 --@include _held
 --@include _append
 local replies = {}
-local many = (#ARGV - 2) / 11
-for i = 1, many do replies[i] = append(KEYS[6 + i], 3 + (i - 1) * 11, false, KEYS[6 + many + i]) end
+local asked = (#ARGV - 2) / 11
+for i = 1, asked do replies[i] = append(KEYS[6 + i], 3 + (i - 1) * 11, false, KEYS[6 + asked + i]) end
 close_batch()
 return replies

@@ -2,6 +2,7 @@
 -- Keys   1 lane (hash)  2 queue (stream)  3 events (stream)  4 open (set)  5.. record (hash) of each attempt
 -- Args   1 epoch  2 token  3 cursor  4 cursor after  then per attempt: life, stream id, nonce, hash,
 --        attempt (blob, begins with its purpose), counted, number of deaths, then per death: attempt name, proof (json)
+--        at the end, for one attempt of an entry that a wake-up brought: SHA-1 of the entry's fields and values, by line
 -- Reply  {"ok", cursor} | {"refused", entry, why} | {"rolled_back", stored, found} | {"fenced", owner, epoch}
 -- Why    what is not recorded may be forgotten by a crash; what is recorded twice may be paid twice
 --@include _time
@@ -26,6 +27,7 @@ for i = 5, #KEYS do
   at = at + 7 + 2 * count
 end
 
+local heard = ARGV[at]
 local recorded = 0
 for _, write in ipairs(writes) do
   local there, life
@@ -62,6 +64,9 @@ end
 local oldest = #firsts > 0 and redis.call('XRANGE', KEYS[2], '(' .. lane[4], '+', 'COUNT', #firsts)
 for i, write in ipairs(firsts) do
   if not oldest[i] or oldest[i][1] ~= write.sid then return {'refused', write.id, 'not the oldest queued entries'} end
+end
+if heard and redis.sha1hex(table.concat(oldest[1][2], '\n')) ~= heard then
+  return {'refused', firsts[1].id, 'not what its wake-up said'}
 end
 
 local last

@@ -9,6 +9,8 @@
 --        later, then number of deaths, then per death: name, proof
 -- Reply  {"ok", at, "settled" | "retired" | {"already"|"conflict"|"refused", status} | {"gone"}, ...} |
 --        {"rolled_back", stored, found} | {"fenced", owner, epoch}
+-- Says   on the final channel: per end a line with its id; of few ends each is followed by "> life fingerprint record",
+--        if it went home in this step and a chain shows it. Release 0.1.0 takes that line for one more id
 -- Why    a worker that paused past its lease must not overwrite its successor's result; and one step cannot be left
 --        half done, so no home has to be durable before a tombstone
 --@include _time
@@ -31,7 +33,7 @@ local archive = lane[2]
 -- In a lane of schema 2 each append looks at the home, too.
 local no_tombstone = ARGV[13] == '1' and tonumber(lane[4]) >= 2
 local many = tonumber(ARGV[12])
-local now, at, ended, waiting, sids, shares = clock(), 14, {}, {}, {}, {}
+local now, at, ended, waiting, sids, shares, told = clock(), 14, {}, {}, {}, {}, {}
 local today = digits(now)
 local replies, none = {'ok', today}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
@@ -71,11 +73,15 @@ for i = 6, many + 5 do
     replies[#replies + 1] = {'refused', before}
   else
     local id, hash = id_of(KEYS[i]), string.match(name, ':(.+)') or ''
+    told[#told + 1] = id
     if head ~= '' and not archive then
       local home = many + 2 * i - 6
       local final = head .. outcome .. tail .. today .. '}'
       local kept = keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final, ARGV[10])
       if kept == 'kept' and no_tombstone then redis.call('DEL', KEYS[i]) else tombstone(KEYS[i], life, ARGV[11]) end
+      if hash ~= '' and many <= 4 and #final <= 2048 then -- an end that no chain shows may be taken back: it is read
+        told[#told + 1] = '> ' .. life .. ' ' .. fingerprint .. ' ' .. final
+      end
       event(id, status, hash, err)
       replies[#replies + 1] = 'retired'
     else
@@ -105,6 +111,6 @@ else
   give_back(KEYS[1], shares)
   leave(KEYS[2], KEYS[4], ended, sids, tonumber(lane[4]) < 2)
   await_home(KEYS[5], waiting)
-  redis.call('PUBLISH', ARGV[4], table.concat(ended, '\n'))
+  redis.call('PUBLISH', ARGV[4], table.concat(told, '\n'))
 end
 return replies
