@@ -45,7 +45,11 @@
 #else
 #define SWEPT 4
 #endif
+#ifdef HOME_KEPT_FOR_SHORT
+#define KEPT 1
+#else
 #define KEPT 4
+#endif
 
 /* ---- the home, and what its replica still has */
 byte home, life, lane, age;
@@ -201,6 +205,9 @@ known:
        if
        :: st[p_lane[p]] == RETIRED && rlife[p_lane[p]] == p_life[p] -> drop(); goto end
        :: st[p_lane[p]] != NONE && st[p_lane[p]] != RETIRED -> drop(); goto end  /* exists, or another life is there */
+#if defined(ONE_STEP) && !defined(APPEND_IGNORES_HOME)
+       :: st[p_lane[p]] == NONE && home == FINAL && life == p_life[p] -> drop(); goto end  /* it ended: no tombstone says so */
+#endif
 #ifndef NO_BORN_LIMIT
        :: (st[p_lane[p]] == NONE || (st[p_lane[p]] == RETIRED && rlife[p_lane[p]] != p_life[p])) &&
           p_age[p] >= STALE -> drop(); goto end               /* claim again */
@@ -252,20 +259,22 @@ inline pay(n) {
 #endif
 }
 #ifdef ONE_STEP
-inline end_at_once(n) {                                       /* settle, home and tombstone; nobody waits for a replica */
+inline end_at_once(n) {                                       /* settle and home, in one step; nobody waits for a replica */
 #ifdef FAILOVER
   ended = n + 1; ended_life = rlife[n];
 #endif
-#ifndef END_WITHOUT_HOME
-  if
-  :: home == ABSENT || (home == OPEN && life == rlife[n]) -> write_home(FINAL, rlife[n], n); OUTRUN
-  :: else
-  fi;
-#endif
-#ifdef END_WITHOUT_TOMBSTONE
-  st[n] = NONE; rlife[n] = 0;
-#else
+#ifdef END_WITHOUT_HOME
   st[n] = RETIRED;
+#else
+  if
+  :: home == ABSENT || (home == OPEN && life == rlife[n]) ->
+     write_home(FINAL, rlife[n], n); OUTRUN;
+     if
+     :: st[n] = RETIRED                                       /* a lane of schema 1 */
+     :: st[n] = NONE; rlife[n] = 0                            /* the home says as much to an append */
+     fi
+  :: else -> st[n] = RETIRED                                  /* the key lives again: its home says nothing of this life */
+  fi;
 #endif
   rage[n] = 0
 }

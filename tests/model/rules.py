@@ -128,7 +128,18 @@ RULES = (
     Rule(
         "END_WITHOUT_HOME", "at-once-failover", _ACCEPT, "an intent that ends in one step leaves its record at its home"
     ),
-    Rule("END_WITHOUT_TOMBSTONE", "at-once-failover", _ACCEPT, "an end in one step leaves a tombstone"),
+    Rule(
+        "APPEND_IGNORES_HOME",
+        "at-once-failover",
+        _ACCEPT,
+        "where an end leaves no tombstone, an append looks at the home",
+    ),
+    Rule(
+        "HOME_KEPT_FOR_SHORT",
+        "at-once-failover",
+        _ACCEPT,
+        "an end without a tombstone keeps its home for three append limits",
+    ),
     # -- the fence
     Rule("NO_FENCE_IN_TAKE", "lane", _TAKE, "take is fenced"),
     Rule("NO_FENCE_IN_RECORD", "lane", _RECORD, "the write-ahead is fenced"),
@@ -136,7 +147,7 @@ RULES = (
     Rule("FENCE_BY_EPOCH_ALONE", "rollback-one", _FENCE, "the fence is epoch and token"),
     # -- take and write ahead
     Rule("TAKE_ANSWERS_ONLY_NEW", "lane", _TAKE, "a repeated take returns the same entries"),
-    Rule("CONSUMER_PER_OWNER", "lane", _TAKE, "one fixed consumer name for all owners"),
+    Rule("CONSUMER_PER_OWNER", "lane", _TAKE, "a new owner takes what its predecessor read and did not sign"),
     Rule("SENT_BEFORE_WRITE_AHEAD", "lane", "5.2", "bytes are written ahead before they are sent"),
     Rule("RECORD_NOT_DURABLE", "replicas-one", _DURABLE, "the write-ahead is durable before the broadcast"),
     Rule("APPEND_NOT_DURABLE", "replicas-one", _DURABLE, "an append is durable before it is acknowledged"),
