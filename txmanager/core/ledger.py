@@ -40,7 +40,7 @@ from txmanager.core.values import value
 SCHEMA = 2
 """The newest formats of this release; a lane of a newer schema is not leased.
 
-1: releases 0.1.0 and 0.2.0. 2, on Redis: one entry for all events of a step, and no tombstone where an append finds the
+1: releases 0.1.0 and 0.2.0. 2: one entry for all events of a step, and no tombstone where an append finds the
 home. A lane is raised by `upgrade` only, because older releases would read it wrongly."""
 
 APPEND_WITHIN_MS = 60_000
