@@ -179,8 +179,8 @@ def _router(parts: Iterable[tuple[Surface, Iterable[Operation]]], tracer: Tracer
     app.router.default = _no_route
     by_pattern, by_path = app.router, {path: one for path, one in endpoints.items() if "{" not in path}
 
-    async def route(scope: Asgi, receive: Receive, send: Send) -> None:
-        await by_path.get(scope["path"], by_pattern)(scope, receive, send)
+    def route(scope: Asgi, receive: Receive, send: Send) -> Awaitable[None]:
+        return by_path.get(scope["path"], by_pattern)(scope, receive, send)
 
     return route
 

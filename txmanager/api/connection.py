@@ -89,7 +89,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         most = self.settings.max_header_bytes
-        if len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.headers) > most:
+        if len(self.url) + sum([len(n) + len(v) + 4 for n, v in self.headers]) > most:
             self.end(HeadersTooLarge(f"the headers have more than {most} bytes"))
             return
         if not self.places.may_ask(self, self.url.partition(b"?")[0]):

@@ -28,7 +28,7 @@ class Cycle(RequestResponseCycle):
         start, self._start = self._start, None
         if start is None:
             await super().send(message)  # type: ignore[arg-type]
-        elif message.get("more_body") or not _has_length(start):
+        elif message.get("more_body") or b"content-length" not in dict(start["headers"]):
             await super().send(start)  # type: ignore[arg-type]
             await super().send(message)  # type: ignore[arg-type]
         else:
@@ -56,7 +56,3 @@ class Cycle(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
-
-
-def _has_length(start: Message) -> bool:
-    return any(name == b"content-length" for name, _ in start["headers"])
