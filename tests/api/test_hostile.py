@@ -144,6 +144,14 @@ async def test_pipelined_requests_are_answered_in_order(strict: Stage):
     assert said.rindex(b"HTTP/1.1 404") > said.rindex(b"HTTP/1.1 200")
 
 
+async def test_a_pattern_of_the_table_is_a_path_like_any_other(strict: Stage):
+    """Braces in a path are its own: they name no part of it."""
+    request = head(None, "Connection: close").replace(b"POST /v1/intents ", b"GET /v1/intents/{key} ")
+    said, _ = await talk(strict, request)
+    assert said.startswith(b"HTTP/1.1 404 ")
+    assert b"no intent '{key}'" in said
+
+
 async def test_a_bad_token_tried_a_thousand_times_is_slowed_down_and_never_logged(strict: Stage):
     guesses = [f"guess-{n}-abcdef" for n in range(1000)]
     answers: dict[int, int] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 
 import orjson
 from starlette.applications import Starlette
@@ -99,8 +98,10 @@ class Api:
                 self.metrics.answered("foreign", 403, 0.0)
                 await _refuse(error, send)
                 return
-        with suppress(Gone):
+        try:
             await self._router(scope, receive, send)
+        except Gone:
+            return
 
 
 def build_app(
@@ -167,16 +168,21 @@ def build_app(
 
 
 def _router(parts: Iterable[tuple[Surface, Iterable[Operation]]], tracer: Tracer | None) -> App:
-    routes = []
+    endpoints: dict[str, App] = {}
     for surface, table in parts:
         paths: dict[str, list[Operation]] = {}
         for operation in table:
             paths.setdefault(operation.path, []).append(operation)
-        routes += [Route(path, Endpoint(surface, rows, tracer)) for path, rows in paths.items()]
-    app = Starlette(routes=routes)
+        endpoints |= {path: Endpoint(surface, rows, tracer) for path, rows in paths.items()}
+    app = Starlette(routes=[Route(path, endpoint) for path, endpoint in endpoints.items()])
     app.router.redirect_slashes = False
     app.router.default = _no_route
-    return app.router
+    by_pattern, by_path = app.router, {path: one for path, one in endpoints.items() if "{" not in path}
+
+    def route(scope: Asgi, receive: Receive, send: Send) -> Awaitable[None]:
+        return by_path.get(scope["path"], by_pattern)(scope, receive, send)
+
+    return route
 
 
 def _documentation(document: Schema) -> list[Operation]:

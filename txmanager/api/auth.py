@@ -88,7 +88,7 @@ class Caller:
         wanted: tuple[Scope, ...] = ("submit", "operate") if right == "cancel" else ()
         if right != "cancel":
             wanted = ("operate",) if right == "steer" else (right,)
-        if not self.scopes & set(wanted):
+        if self.scopes.isdisjoint(wanted):
             names = " or ".join(repr(scope) for scope in wanted)
             raise Forbidden(f"token {self.name!r} lacks the scope {names}", field="Authorization")
         if right == "steer" and not self.whole:
@@ -211,9 +211,11 @@ class Gate:
         return self._issuers.get(id)
 
     def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
+        return self.admit_token(bearer(headers), address)
+
+    def admit_token(self, token: bytes, address: str) -> Caller:
         if not self._known:
             return self._local
-        token = bearer(headers)
         if token:
             digest = hashlib.sha256(token).digest()
             found = None

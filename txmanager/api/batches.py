@@ -222,8 +222,7 @@ class Batches:
         result = item.result
         assert result is not None
         if isinstance(result, Submitted):
-            count = self._metrics.replayed if result.replayed else self._metrics.accepted
-            count.labels(item.kind).inc()
+            self._metrics.submitted(item.kind, replayed=result.replayed)
             word, status = ("replayed", 200) if result.replayed else ("accepted", 202)
             return {"result": word, "status": status, "record": record_json(result.record)}
         error = self._billing.in_words(result) if isinstance(result, BudgetExhausted) else result

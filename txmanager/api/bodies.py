@@ -16,7 +16,7 @@ from txmanager.api.problems import Malformed, NotJson, TooLarge, TooSlow
 from txmanager.core.errors import InvalidInput
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_LONG_NUMBER = re.compile(rb"[0-9.]{16}")
+_LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15}")
 _JSON_TYPES = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from txmanager.api.cycle import Cycle
 from txmanager.api.places import Idle, Places
 from txmanager.api.problems import ApiError, HeadersTooLarge, TooManyConnections, TooSlow, encoded
 from txmanager.settings import ApiSettings
 
 _PIPELINED = 64
+_KEEP_ALIVE_S = 30
 _PROGRESS_BYTES = 16 << 10
 """What a client reads at least in `write_timeout_s`; a byte now and then is no progress."""
 _PATIENCE_S = 1.0
@@ -87,7 +89,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         most = self.settings.max_header_bytes
-        if len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.headers) > most:
+        if len(self.url) + sum([len(n) + len(v) + 4 for n, v in self.headers]) > most:
             self.end(HeadersTooLarge(f"the headers have more than {most} bytes"))
             return
         if not self.places.may_ask(self, self.url.partition(b"?")[0]):
@@ -98,6 +100,7 @@ class Connection(HttpToolsProtocol):
             self.drop("pipelined")
             raise _Enough
         super().on_headers_complete()
+        self.cycle.__class__ = Cycle  # uvicorn makes its own, and none of it has run yet
         if self.places.is_spare(self):
             self.cycle.keep_alive = False
 
@@ -112,8 +115,13 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_response_complete(self) -> None:
+        """As uvicorn's, without its timer for each request: the sweep ends what is idle."""
         self._quiet_since = self.loop.time()
-        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     # -- time
 
@@ -131,6 +139,8 @@ class Connection(HttpToolsProtocol):
                 self.end(TooSlow(f"the request did not arrive within {limit:g} s"))
             elif self.cycle.response_complete:
                 self.drop("too_slow")  # its answer was the last one
+        elif now - self._quiet_since > _KEEP_ALIVE_S and self.idling(now) is not None:
+            self.transport.close()
 
     def _stalled(self, now: float) -> bool:
         """Also of a connection that is closing: it does so only when its last bytes are read."""

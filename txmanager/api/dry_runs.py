@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
@@ -13,12 +12,13 @@ from txmanager.api.quotas import TokenQuotas
 from txmanager.core.budgets import Bill, charge_of
 from txmanager.core.errors import BudgetExhausted, TxManagerError
 from txmanager.core.models import Intent, IntentId, Json
+from txmanager.core.values import value
 from txmanager.runtime.accept.billing import Billing
 from txmanager.runtime.accept.dry_run import DryRun, Foreseen
 from txmanager.runtime.accept.producer import Submitted
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Asked:
     """A request that was read."""
 

@@ -7,6 +7,7 @@ payload gets the stored record; a wait that meets trouble answers what was accep
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -47,6 +48,7 @@ T = TypeVar("T")
 _JSON: Header = (b"content-type", b"application/json")
 _REPLAYED: Header = (b"idempotency-replayed", b"true")
 _MAX_METADATA = 4096
+_KEY = re.compile(rb"[\x21-\x7e]{1,255}\Z")
 _YEAR_S = 366 * 24 * 3600
 
 
@@ -180,10 +182,7 @@ class Intents:
                     await self._audit.note(call, call.scope["path"], "operate", refusal.code)
                 raise refusal
             submitted = known
-        if submitted.replayed:
-            self._metrics.replayed.labels(kind_name).inc()
-        else:
-            self._metrics.accepted.labels(kind_name).inc()
+        self._metrics.submitted(kind_name, replayed=submitted.replayed)
         if wait_s and not submitted.record.status.final:
             return replace(submitted, record=await self._wait(call, submitted.record, wait_s))
         return submitted
@@ -247,13 +246,14 @@ class Intents:
             raise refusal or MissingKey(
                 f"{kind.name} needs a key: nothing in it says which request is a retry of which"
             )
-        billed = Billed(noted(caller.limits.max_cost, reading.max_cost))
+        billed, most = None, (caller.limits.max_cost, reading.max_cost)
         if refusal is None:
             try:
-                most = (caller.limits.max_cost, reading.max_cost)
                 billed = self._billing.bill(caller.name, tenant, pool, envelope.get("budget_key"), reading.worst, *most)
             except (PolicyRefused, BudgetExhausted) as error:
                 refusal = error
+        if billed is None:
+            billed = Billed(noted(*most))
         exclusive = reading.identity is not None and reading.derived_key is not None
         intent = new_intent(
             key=reading.derived_key if exclusive and reading.derived_key else key,
@@ -280,15 +280,11 @@ class Intents:
         given = call.headers.get(b"idempotency-key")
         if given is None:
             return None
-        if sum(name == b"idempotency-key" for name, _ in call.scope["headers"]) > 1:
+        if [name for name, _ in call.scope["headers"]].count(b"idempotency-key") > 1:
             raise InvalidKey("Idempotency-Key", "is there more than once; send one")
-        try:
-            text = given.decode("ascii")
-        except UnicodeDecodeError:
-            text = ""
-        if not 1 <= len(text) <= 255 or not all("\x21" <= c <= "\x7e" for c in text):
+        if not _KEY.match(given):
             raise InvalidKey("Idempotency-Key", "must be 1 to 255 visible ASCII characters without spaces (a UUID)")
-        return text
+        return given.decode()
 
     # -- pools
 

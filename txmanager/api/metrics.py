@@ -20,8 +20,8 @@ class ApiMetrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self.accepted = Counter("txmanager_http_accepted", "New intents accepted", ["kind"], registry=self.registry)
-        self.replayed = Counter(
+        self._accepted = Counter("txmanager_http_accepted", "New intents accepted", ["kind"], registry=self.registry)
+        self._replayed = Counter(
             "txmanager_http_replayed", "Submits answered from a known key", ["kind"], registry=self.registry
         )
         self.streams = Gauge("txmanager_http_streams", "Open event streams", registry=self.registry)
@@ -43,6 +43,7 @@ class ApiMetrics:
         )
         self._counts: dict[tuple[str, int], Counter] = {}
         self._times: dict[str, Histogram] = {}
+        self._submits: dict[tuple[str, bool], Counter] = {}
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         count = self._counts.get((route, status))
@@ -53,6 +54,12 @@ class ApiMetrics:
         if times is None:
             times = self._times[route] = self._seconds.labels(route)
         times.observe(seconds)
+
+    def submitted(self, kind: str, *, replayed: bool) -> None:
+        count = self._submits.get((kind, replayed))
+        if count is None:
+            count = self._submits[kind, replayed] = (self._replayed if replayed else self._accepted).labels(kind)
+        count.inc()
 
     def aborted(self, reason: str) -> None:
         self._aborted.labels(reason).inc()

@@ -115,8 +115,7 @@ class NonceRoutes:
         tenant = caller.submits_for(call.query.get("tenant"))
         share = await self._intents.share(call, intent_id(f"{RAW_KEY}{given.hash}", place.pool.name, tenant))
         submitted = await self._nonces.send(place, given, token, tenant, metadata, share)
-        counter = self._metrics.replayed if submitted.replayed else self._metrics.accepted
-        counter.labels(submitted.record.intent.kind).inc()
+        self._metrics.submitted(submitted.record.intent.kind, replayed=submitted.replayed)
         return self._sent(place, submitted.record, replayed=submitted.replayed)
 
     @staticmethod

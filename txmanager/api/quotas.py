@@ -47,16 +47,17 @@ class Meter:
 
     async def take(self) -> float:
         """Seconds to wait; 0 when admitted."""
-        if self._spend():
+        if self.spend():
             return 0.0
         self._waiting += 1
         try:
             async with self._lock:
-                return 0.0 if self._spend() else await self._draw()
+                return 0.0 if self.spend() else await self._draw()
         finally:
             self._waiting -= 1
 
-    def _spend(self) -> bool:
+    def spend(self) -> bool:
+        """Whether it is admitted by what was drawn before."""
         if not self._left or self._now() - self._drawn_at > _KEEP_S:
             return False
         self._left -= 1
@@ -84,28 +85,28 @@ class Backlog:
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
 
-    async def over(self, caller: Caller, size: int) -> Room | None:
+    def over(self, caller: Caller, size: int) -> Room | None:
         """What it uses, if there is no room for this one; else it counts as taken until the next sum."""
-        used = await self.full(caller, size)
+        used = self.full(caller, size)
         if used is None:
             self._room = Room(self._room.count + 1, self._room.size + size)
         return used
 
-    async def full(self, caller: Caller, size: int) -> Room | None:
+    def full(self, caller: Caller, size: int) -> Room | None:
         """What it uses, if there is no room for this one."""
-        limits = caller.limits
-        if self._stale(caller):
-            async with self._lock:
-                if self._stale(caller):
-                    self._room = await self._quotas.room(caller.name, limits.pools)
-                    self._read_at = self._now()
-        used = self._room
+        limits, used = caller.limits, self._room
         too_many = limits.max_queued is not None and used.count >= limits.max_queued
         if too_many or (limits.max_queued_bytes is not None and used.size + size > limits.max_queued_bytes):
             return used
         return None
 
-    def _stale(self, caller: Caller) -> bool:
+    async def read(self, caller: Caller) -> None:
+        async with self._lock:
+            if self.stale(caller):
+                self._room = await self._quotas.room(caller.name, caller.limits.pools)
+                self._read_at = self._now()
+
+    def stale(self, caller: Caller) -> bool:
         limits, used = caller.limits, self._room
         easy = limits.max_queued is None or used.count * 2 < limits.max_queued
         easy = easy and (limits.max_queued_bytes is None or used.size * 2 < limits.max_queued_bytes)
@@ -137,7 +138,7 @@ class TokenQuotas:
             burst = max(1, math.ceil(limits.burst or limits.per_second))
             meter = Meter(self._quotas, caller.name, limits.per_second, burst, self._now)
             self._meters[caller.name] = meter
-        if wait_s := await self._within(meter.take()):
+        if not meter.spend() and (wait_s := await self._within(meter.take())):
             raise _over(caller, wait_s)
 
     async def charge_more(self, caller: Caller, count: int) -> None:
@@ -174,7 +175,7 @@ class TokenQuotas:
         if limits.max_queued is None and limits.max_queued_bytes is None:
             return None
         size += OVERHEAD_BYTES
-        used = await self._within(self._backlog(caller).over(caller, size))
+        used = (await self._backlog(caller)).over(caller, size)
         if used is not None and not await self._within(known()):
             raise NoRoom(caller.name, used.count, used.size)
         return Share(caller.name, size, limits.max_queued, limits.max_queued_bytes)
@@ -184,12 +185,18 @@ class TokenQuotas:
         limits = caller.limits
         if limits.max_queued is None and limits.max_queued_bytes is None:
             return
-        used = await self._within(self._backlog(caller).full(caller, size + OVERHEAD_BYTES))
+        used = (await self._backlog(caller)).full(caller, size + OVERHEAD_BYTES)
         if used is not None:
             raise NoRoom(caller.name, used.count, used.size)
 
-    def _backlog(self, caller: Caller) -> Backlog:
-        return self._backlogs.setdefault(caller.name, Backlog(self._quotas, self._now))
+    async def _backlog(self, caller: Caller) -> Backlog:
+        """No older than it may be."""
+        backlog = self._backlogs.get(caller.name)
+        if backlog is None:
+            backlog = self._backlogs[caller.name] = Backlog(self._quotas, self._now)
+        if backlog.stale(caller):
+            await self._within(backlog.read(caller))
+        return backlog
 
     async def _within(self, work: Awaitable[T]) -> T:
         try:

@@ -22,7 +22,6 @@ from txmanager.api.places import Places
 from txmanager.core.errors import Misconfigured
 from txmanager.settings import ApiSettings
 
-_KEEP_ALIVE_S = 30
 _GRACE_S = 10
 _SOCKET_BYTES = 32 << 10
 """For each direction; the kernel doubles it. Left alone, it would keep megabytes for a client that does not read."""
@@ -71,7 +70,6 @@ class ApiServer:
             server_header=False,
             date_header=True,
             proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_GRACE_S,
             backlog=1024,
         )

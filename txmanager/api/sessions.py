@@ -29,6 +29,7 @@ from txmanager.runtime.deliver.events import instant
 T = TypeVar("T")
 CODE: Final = "txc_"
 TOKEN: Final = "txs_"
+_TOKEN_BYTES: Final = TOKEN.encode()
 _OVER = "the session is over, or its token was removed or replaced; log in again with `txmanager console`"
 _NO_CODE = "the code is unknown, was used, or is older than a minute; run `txmanager console` again"
 _NOT_KEPT = (b"cache-control", b"no-store")
@@ -96,8 +97,8 @@ class Door:
 
     async def admit(self, headers: Mapping[bytes, bytes], address: str) -> Caller:
         token = bearer(headers)
-        if not token.startswith(TOKEN.encode()):
-            return self.gate.admit(headers, address)
+        if not token.startswith(_TOKEN_BYTES):
+            return self.gate.admit_token(token, address)
         text = token.decode("latin-1")
         issuer = self.gate.issuer(_issuer_in(text, TOKEN))
         if issuer is not None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from json.encoder import encode_basestring  # `json.dumps` would make an encoder for every word
 
 from txmanager.core.errors import InvalidInput
 
@@ -28,25 +29,25 @@ def fingerprint(kind: str, payload: object) -> str:
 def _write(value: object, out: list[str], depth: int) -> None:
     if depth > MAX_DEPTH:
         raise InvalidInput("payload", f"nested deeper than {MAX_DEPTH} levels")
-    if value is None:
+    if isinstance(value, str):
+        out.append(encode_basestring(value))
+    elif value is None:
         out.append("null")
     elif isinstance(value, bool):
         out.append("true" if value else "false")
-    elif isinstance(value, str):
-        out.append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, (int, float, Decimal)):
         out.append(_number(value))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, (dict, Mapping)):
         out.append("{")
         for name in value:
             if not isinstance(name, str):
                 raise InvalidInput("payload", f"object keys must be strings, not {type(name).__name__}")
         for name in sorted(value):
-            out.append(json.dumps(name, ensure_ascii=False) + ":")
+            out.append(encode_basestring(name) + ":")
             _write(value[name], out, depth + 1)
             out.append(",")
         out.append("}")
-    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+    elif isinstance(value, (list, Sequence)) and not isinstance(value, (bytes, bytearray)):
         out.append("[")
         for item in value:
             _write(item, out, depth + 1)

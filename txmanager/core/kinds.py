@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from txmanager.core.errors import PolicyRefused, TxManagerError
 from txmanager.core.given import RAW_KEY
 from txmanager.core.models import Json, Record
+from txmanager.core.values import value
 
 TOP_UP_KEY = "top-up:"
 """Followed by the lane and a span of time: the idempotency key of a payment to a lane that runs low."""
@@ -30,7 +31,7 @@ UNLIMITED = 1 << 256
 """A deposit above every limit that can be configured: of what gives everything away."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Reading:
     """One valid payload. `receivers` and `deposit` are what allow-lists and limits are held against."""
 

@@ -78,14 +78,15 @@ class Router:
 
     def _best(self, key: int, first: int, end: int) -> str:
         """The highest score of these places wins."""
-        seeds, places = self._seeds, range(first, end)
+        seeds = self._seeds
         if self._equal:
-            return self._names[max(places, key=lambda n: _mix(key ^ seeds[n]))]
+            mixes = [_mix(key ^ seed) for seed in seeds[first:end]]
+            return self._names[first + mixes.index(max(mixes))]
 
         def score(n: int) -> float:
             return -self._weight(n) / log((_mix(key ^ seeds[n]) + 1) / (_MASK + 2))
 
-        return self._names[max(places, key=score)]
+        return self._names[max(range(first, end), key=score)]
 
     def _weight(self, place: int) -> int:
         return self._weights[place + 1] - self._weights[place]

@@ -87,7 +87,7 @@ def _creations(actions: Sequence[Action]) -> int:
 def cost_at_risk(actions: Sequence[Action]) -> int:
     """What max_cost is held against: everything that can leave the account, gas at the price it is bought at. No node
     is asked, so the answer is the same before acceptance and at every signature."""
-    return worst_cost(actions, PURCHASE_PRICE).fee + deposit_at_risk(actions)
+    return (_fees(actions) + attached_gas(actions)) * PURCHASE_PRICE + deposit_at_risk(actions)
 
 
 def check_cost(actions: Sequence[Action], limit: int) -> None:

@@ -10,6 +10,7 @@ from hashlib import sha3_256
 import base58
 
 from txmanager.core.errors import InvalidInput
+from txmanager.core.values import value
 
 _ACCOUNT = re.compile(r"(?:(?:[a-z\d]+[-_])*[a-z\d]+\.)*(?:[a-z\d]+[-_])*[a-z\d]+\Z")
 _IMPLICIT = re.compile(r"[0-9a-f]{64}\Z")
@@ -117,7 +118,7 @@ def b58_text(raw: bytes) -> str:
     return "1" * zeros + text.lstrip("1")
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class LaneId:
     """`near:{network}:{account}:{public_key}[:{nonce_index}]`: one nonce sequence."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from txmanager.chains.near.borsh import U64_MAX, U128_MAX
 from txmanager.chains.near.compile import Body, check_policy, compile_body, effects_of
@@ -61,8 +61,17 @@ def read(kind: str, payload: Mapping[str, Json], rules: PoolRules) -> Reading:
     refusal = _refusal(body, own, lane, rules.policy)
     if signed is None:
         receivers, key = receivers_of(body.receiver_id, body.actions), _derived_key(model)
-        reading = Reading(payload, receivers, deposit, key, own_account=own, cost=cost, worst=cost, max_cost=most)
-        return replace(reading, refusal=refusal)
+        return Reading(
+            payload,
+            receivers,
+            deposit,
+            key,
+            own_account=own,
+            cost=cost,
+            worst=cost,
+            max_cost=most,
+            refusal=refusal,
+        )
     digest = delegate_hash(signed)
     return Reading(
         payload={"signed_delegate": base64.b64encode(signed.encode_bare()).decode()},

@@ -26,15 +26,16 @@ _ABREAST = 3
 
 
 class _Wish:
-    __slots__ = ("answer", "bill", "gone", "intent", "share")
+    __slots__ = ("answer", "bill", "deadline", "gone", "intent", "share")
 
     def __init__(
-        self, intent: Intent, answer: asyncio.Future[Submitted], share: Share | None, bill: Bill | None
+        self, intent: Intent, answer: asyncio.Future[Submitted], share: Share | None, bill: Bill | None, deadline: float
     ) -> None:
         self.intent = intent
         self.share = share
         self.bill = bill
         self.answer = answer
+        self.deadline = deadline
         self.gone = False
         """Whether it left for the ledger."""
 
@@ -51,28 +52,42 @@ class Acceptor:
         self._patience_s = patience_s
         self._tracer = tracer
         self._waiting: deque[_Wish] = deque()
+        self._open: dict[_Wish, None] = {}
+        """Those without an answer, in the order of their deadlines."""
+        self._watch: asyncio.TimerHandle | None = None
+        """For the first deadline: a timer for each would cost as much as the rest of `submit`."""
         self._abreast = 0
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, intent: Intent, share: Share | None = None, bill: Bill | None = None) -> Submitted:
         loop = asyncio.get_running_loop()
-        wish = _Wish(intent, loop.create_future(), share, bill)
+        wish = _Wish(intent, loop.create_future(), share, bill, loop.time() + self._patience_s)
         if self._tracer is not None and intent.trace:
             wish.answer.add_done_callback(partial(_trace, self._tracer, intent, _now_ms()))
         self._waiting.append(wish)
         if not self._scheduled and self._abreast < _ABREAST:
             self._scheduled = True
             loop.call_soon(self._send)
-        timer = loop.call_later(self._patience_s, self._give_up, wish)
+        self._open[wish] = None
+        if self._watch is None:
+            self._watch = loop.call_at(wish.deadline, self._check_deadlines)
         try:
             return await wish.answer
         finally:
-            timer.cancel()
+            del self._open[wish]
+
+    def _check_deadlines(self) -> None:
+        self._watch = None
+        loop = asyncio.get_running_loop()
+        for wish in self._open:
+            if wish.deadline > loop.time():
+                self._watch = loop.call_at(wish.deadline, self._check_deadlines)
+                return
+            if not wish.answer.done():
+                self._give_up(wish)
 
     def _give_up(self, wish: _Wish) -> None:
-        if wish.answer.done():
-            return
         if wish.gone:
             why: Unavailable = Unconfirmed(
                 f"the ledger did not answer within {self._patience_s:g} s; whether the intent was accepted is unknown"

@@ -15,6 +15,7 @@ from txmanager.core.budgets import MOST_UNITS, Bill, Budget, in_units, noted_cha
 from txmanager.core.errors import BudgetExhausted, PolicyRefused
 from txmanager.core.models import Json
 from txmanager.core.spending import noted
+from txmanager.core.values import value
 from txmanager.settings import Settings
 from txmanager.settings.budgets import BudgetSettings, span_words
 from txmanager.settings.family import Unit
@@ -39,7 +40,7 @@ class Named:
         return span_words(self.budget.per_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Billed:
     """What an intent is accepted with."""
 

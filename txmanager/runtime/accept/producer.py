@@ -8,7 +8,7 @@ A returned `Submitted` means durable. An exception means that nothing was accept
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,12 +30,13 @@ from txmanager.core.reservations import Use
 from txmanager.core.router import Router
 from txmanager.core.seal import Seals
 from txmanager.core.states import LaneState, Status
+from txmanager.core.values import value
 
 _TRIES = 6
 """Claim, append and move can each be overtaken by others a few times; for ever means that something is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Submitted:
     record: Record
     replayed: bool
@@ -79,7 +80,7 @@ class Producer:
         ledger: Ledger,
         *,
         routes_for_s: float = 1.0,
-        new_life: Callable[[], str] = lambda: secrets.token_hex(8),
+        new_life: Callable[[], str] = lambda: os.urandom(8).hex(),
         seals: Seals | None = None,
     ) -> None:
         """With `seals`, workers can tell what was accepted here from what somebody wrote into the ledger."""
