@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ledger.conftest import redis_stage
-from tests.ledger.redis_only import REDIS_PROMISES
+from tests.ledger.parking_redis import REDIS_PROMISES
 
 
 @pytest.mark.parametrize("server", ["redis7", "valkey9"])

@@ -420,7 +420,8 @@ class LaneRegistry(Protocol):
         ...
 
     async def register(self, spec: LaneSpec) -> Lane:
-        """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
+        """Publish a lane, or refresh what is published; one that was parked goes on where it stood. Raises `LaneClosed`
+        for one that was closed."""
         ...
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
@@ -431,6 +432,12 @@ class LaneRegistry(Protocol):
     async def forget_lane(self, lane: str) -> None:
         """Delete a keyless lane that has no record, no number that may have been sent and none that is reserved; else
         `NotAllowed`. Its next number comes from the chain again."""
+        ...
+
+    async def park(self, fence: Fence, idle_ms: int) -> int:
+        """Hand back a keyless lane that nobody used for so long, and take it out of the registry; its numbers stand.
+        Answers 0, or after how many milliseconds it is worth asking again. A parked lane is `unknown` to `lease`, and
+        hands out nothing until it is registered again."""
         ...
 
     async def set_lane(
@@ -455,9 +462,17 @@ class LaneRegistry(Protocol):
         `fresh`. Not to be changed: a ledger may answer the same list for as long as nothing changed in it."""
         ...
 
-    async def lanes(self, pool: str | None = None) -> list[Lane]: ...
+    async def parked(self) -> list[Route]:
+        """Lanes that left the registry because nobody uses them. Not to be changed, as `routes`."""
+        ...
 
-    async def lane(self, lane: str) -> Lane | None: ...
+    async def lanes(self, pool: str | None = None) -> list[Lane]:
+        """Those of the registry: without the parked ones."""
+        ...
+
+    async def lane(self, lane: str) -> Lane | None:
+        """Parked ones, too."""
+        ...
 
     async def heartbeat(self, member: Member, ttl_ms: int) -> None: ...
 
@@ -488,6 +503,11 @@ class Hints(Protocol):
 
     async def wait_wake(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
         """Return the lanes that were appended to (or asked), or nothing when the time is over."""
+        ...
+
+    async def wait_news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        """Return the lanes in which intents were appended or ended since it was last asked; one listener for each
+        client of the store. It takes no wake-up from `wait_wake`."""
         ...
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:

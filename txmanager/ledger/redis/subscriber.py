@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import cast
 
 import hiredis
@@ -61,6 +62,9 @@ class Subscriber:
         self._subscribed: set[str] = set()
         self._rung: set[str] = set()
         self._bells: dict[asyncio.Event, frozenset[str]] = {}
+        self._followed: Collection[str] = frozenset()
+        self._news: set[str] = set()
+        self._news_bell = asyncio.Event()
         self._recent: OrderedDict[str, float] = OrderedDict()
         self._finals: dict[str, set[asyncio.Future[None]]] = {}
         self._confirming: dict[str, asyncio.Event] = {}
@@ -86,6 +90,30 @@ class Subscriber:
         rung = wanted & self._rung
         self._rung -= rung
         return set(rung)
+
+    async def news(self, wanted: Collection[str], timeout_s: float) -> set[str]:
+        """The channels on which anything was said since they were last returned. Beside `wake`, which loses nothing."""
+        if wanted is not self._followed:
+            await self._subscribe(frozenset(wanted))
+            self._followed, self._news = wanted, self._news & set(wanted)
+        if not self._news:
+            self._news_bell.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._news_bell.wait()
+            except TimeoutError:
+                pass
+        news, self._news = self._news, set()
+        return news
+
+    def drop(self, channels: Collection[str]) -> None:
+        """Nobody here waits for these any more; whoever does asks for them again."""
+        gone = self._wanted.intersection(channels)
+        self._wanted -= gone
+        self._subscribed -= gone
+        self._rung -= gone
+        if gone and self._connection is not None:
+            self._connection.send(("UNSUBSCRIBE", *gone))
 
     async def final(self, channel: str, id: str, timeout_s: float) -> None:
         """Returns at once when the subscription is new: the caller reads again, then truly waits."""
@@ -128,6 +156,7 @@ class Subscriber:
             if (waiting := self._confirming.pop(name, None)) is not None:
                 waiting.set()
         elif kind == b"message" and isinstance(message, bytes):
+            self._tell(name)
             if message in (b"append", b"ask"):
                 self._ring(name)
             else:
@@ -155,6 +184,11 @@ class Subscriber:
             if channel in wanted:
                 bell.set()
 
+    def _tell(self, channel: str) -> None:
+        if channel in self._followed:
+            self._news.add(channel)
+            self._news_bell.set()
+
     def _finished(self, id: str) -> None:
         waiting = self._finals.get(id)
         if waiting is None:
@@ -178,6 +212,7 @@ class Subscriber:
             self._pinging = None
         for channel in self._wanted:
             self._ring(channel)
+            self._tell(channel)
         for id in list(self._finals):
             self._finished(id)
         if not self._closed:

@@ -1,4 +1,4 @@
--- register: publish a lane, or refresh what is published of it.
+-- register: publish a lane, or refresh what is published of it; one that was parked goes on.
 -- Keys   1 lane (hash)  2 queue (stream)  3 open (set)  4 finals (set)
 -- Args   1 spec (json)  2 queue limit  3 schema  4 keyless "1" | ""
 -- Reply  {"ok", snapshot} | {"closed"} | {"other_sort"}
@@ -7,19 +7,23 @@
 --@include _time
 --@include _replication
 --@include _snapshot
+--@include _unpark
 local state = redis.call('HGET', KEYS[1], 'state')
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a worker that restarts beside a full server must come up
 if state == 'closed' then
   redis.call('HINCRBY', KEYS[1], 'touch', 1) -- waited for: whoever hears it gives the lane up, and a failover may forget it
   return {'closed'}
 end
-if state and (redis.call('HGET', KEYS[1], 'keyless') or '') ~= ARGV[4] then return {'other_sort'} end
-if not state then
+local known = redis.call('HMGET', KEYS[1], 'spec', 'keyless')
+if known[1] and (known[2] or '') ~= ARGV[4] then return {'other_sort'} end
+if known[1] then
+  unpark(KEYS[1], KEYS[2])
+else
   redis.call('HSET', KEYS[1], 'state', 'active', 'epoch', '0', 'owner', '', 'token', '', 'until', '0', 'upto', '0-0',
     'last', '0-0', 'asks', '0', 'schema', ARGV[3], 'replid', replication_id())
   if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'keyless', '1') end
   redis.call('XGROUP', 'CREATE', KEYS[2], 'lane', '0', 'MKSTREAM')
 end
-redis.call('HSET', KEYS[1], 'spec', ARGV[1], 'limit', ARGV[2])
+redis.call('HSET', KEYS[1], 'spec', ARGV[1], 'limit', ARGV[2], 'used', digits(clock()))
 redis.call('HINCRBY', KEYS[1], 'rev', 1)
 return {'ok', snapshot(KEYS[1], KEYS[2], KEYS[3], KEYS[4])}
