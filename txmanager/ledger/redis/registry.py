@@ -282,7 +282,7 @@ class Registry(Backend):
             wake, final = self._keys.wake, self._keys.final
             self._following = list(lanes), {channel(lane): lane for lane in lanes for channel in (wake, final)}
         by_channel = self._following[1]
-        return {by_channel[c] for c in await self._subscriber.news(by_channel.keys(), timeout_s)}
+        return {by_channel[c] for c in await self._subscriber.news(by_channel, timeout_s)}
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> None:
         await self._subscriber.final(self._keys.final(lane), str(id), timeout_s)
