@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -152,7 +153,7 @@ async def detach_archive(settings: Settings) -> None:
     """Let final records go at once again. An archiver that still runs does not attend its lanes a second time."""
     ledger = await open_ledger(settings)
     try:
-        for route in await ledger.routes():
+        for route in (*await ledger.routes(), *await ledger.parked()):
             await ledger.archive(route.lane, None)
     finally:
         await ledger.close()
@@ -362,7 +363,10 @@ def build_discovery(settings: Settings, chains: Sequence[Chain]) -> Callable[[Ro
             return None
         numbers, chain = open_pools[route.pool]
         numbers.adopt(chain, route.lane)
-        return _service(settings, route.lane, route.pool, chain)
+        pool = settings.pools[route.pool]
+        park_after_s = pool.park_after_s if isinstance(pool, KeylessPoolSettings) else 0.0
+        service = _service(settings, route.lane, route.pool, chain)
+        return replace(service, park_after_ms=int(park_after_s * 1000), drop=partial(numbers.drop, chain))
 
     return discover if open_pools else None
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
 from tests.waiting import until
+from txmanager.core.errors import Unavailable
 from txmanager.core.ledger import Claim, Entry
-from txmanager.core.models import LaneSpec, new_intent
+from txmanager.core.models import Event, LaneSpec, new_intent
 from txmanager.core.positions import place
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.runtime.deliver import events
-from txmanager.runtime.deliver.events import EventHub
+from txmanager.runtime.deliver.events import EventHub, PoolFollower
 
 LANES = [f"near:localnet:dev{n}.near:ed25519:x" for n in range(2)]
 
@@ -76,3 +82,144 @@ async def test_lanes_are_read_only_while_somebody_follows():
         assert hub.lanes == [LANES[0]]
     assert hub.lanes == []
     assert set(reads) == {LANES[0]}
+
+
+Crowd = tuple[MemoryLedger, EventHub, list[str], Counter[str]]
+
+
+@asynccontextmanager
+async def many(
+    count: int, *, hints: bool = True
+) -> AsyncIterator[tuple[MemoryLedger, EventHub, list[str], Counter[str]]]:
+    """A pool of idle lanes, and how often each was read."""
+    ledger, reads = MemoryLedger(), Counter[str]()
+    lanes = [f"near:localnet:a{n}.near:ed25519:x" for n in range(count)]
+    for lane in lanes:
+        await ledger.register(LaneSpec(lane, "p"))
+    real = ledger.events
+
+    async def counted(lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+        reads[lane] += 1
+        return await real(lane, after, count)
+
+    async def deaf(lanes: Sequence[str], timeout_s: float) -> set[str]:
+        await asyncio.sleep(timeout_s)
+        return set()
+
+    ledger.events = counted  # type: ignore[method-assign]
+    if not hints:
+        ledger.wait_news = deaf  # type: ignore[method-assign]
+    hub = EventHub(ledger)
+    try:
+        yield ledger, hub, lanes, reads
+    finally:
+        hub.close()
+
+
+async def test_idle_lanes_are_read_seldom_and_none_has_a_task():
+    async with many(3_000) as (_, hub, _, reads), hub.pool("p") as follower:
+        before = len(asyncio.all_tasks())
+        await follower.join()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await follower.next(1.0) == []
+        took = loop.time() - began
+        assert sum(reads.values()) < 3 * 100 * took + 50
+        assert len(asyncio.all_tasks()) - before < 10
+
+
+async def test_an_event_in_one_of_many_idle_lanes_is_told_at_once():
+    async with many(3_000) as (ledger, hub, lanes, _), hub.pool("p") as follower:
+        await follower.join()
+        assert await follower.next(0.5) == []
+        began = asyncio.get_running_loop().time()
+        await fill(ledger, lanes[1_234], ["a"])
+        assert [e.intent.key for e in await follower.next(20.0)] == ["a"]
+        assert asyncio.get_running_loop().time() - began < 1.0, "a round over all of them takes thirty seconds"
+
+
+async def test_without_any_hint_every_event_is_told_and_a_busy_lane_is_read_often():
+    async with many(100, hints=False) as (ledger, hub, lanes, reads), hub.pool("p") as follower:
+        await follower.join()
+        await fill(ledger, lanes[50], ["a"])
+        assert [e.intent.key for e in await follower.next(20.0)] == ["a"]
+        reads.clear()
+        assert await follower.next(1.0) == []
+        assert reads[lanes[50]] >= 3
+        assert sum(reads.values()) - reads[lanes[50]] < 3 * 100
+
+
+async def test_a_lane_that_cannot_be_read_keeps_no_other_waiting():
+    async with many(20) as (ledger, hub, lanes, _), hub.pool("p") as follower:
+        counted, asked = ledger.events, asyncio.Event()
+
+        async def broken(lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+            if lane == lanes[0]:
+                asked.set()
+                await asyncio.sleep(30)
+                raise Unavailable("away")
+            return await counted(lane, after, count)
+
+        ledger.events = broken  # type: ignore[method-assign]
+        await follower.join()
+        await asked.wait()
+        await fill(ledger, lanes[1], ["a"])
+        assert [e.intent.key for e in await follower.next(5.0)] == ["a"]
+
+
+async def parked(ledger: MemoryLedger, lane: str) -> None:
+    """As it is once nothing of it matters any more."""
+    ledger.stores[lane].parked = True
+
+
+async def test_a_lane_that_is_parked_tells_all_it_had_and_nothing_of_it_again():
+    async with many(2, hints=False) as (ledger, hub, lanes, _):
+        now = ledger._clock()
+        ledger._clock = lambda: now - 7_200_000  # what happened before anybody followed
+        await fill(ledger, lanes[0], ["old"])
+        ledger._clock = lambda: now - 3_600_000
+        hub.registry._fresh_s = 0.05
+        async with hub.pool("p") as follower:
+            await follower.join()
+            await fill(ledger, lanes[0], ["a"])
+            ledger._clock = lambda: now
+            await parked(ledger, lanes[0])
+            assert await told(follower) == ["a"]
+            await until(lambda: quiet(follower, hub, [lanes[1]]), 20)
+            ledger._clock = lambda: now + 3_600_000
+            ledger.stores[lanes[0]].parked = False
+            await fill(ledger, lanes[0], ["b"])
+            assert await told(follower) == ["b"]
+
+
+async def told(follower: PoolFollower) -> list[str]:
+    while not (found := await follower.next(20.0)):
+        pass  # woken for a lane that came or left
+    return [event.intent.key for event in found]
+
+
+async def quiet(follower: PoolFollower, hub: EventHub, lanes: list[str]) -> bool:
+    assert await follower.next(0.05) == []
+    return hub.lanes == lanes
+
+
+async def test_a_place_names_no_lane_that_had_nothing_of_late(monkeypatch):
+    monkeypatch.setattr(events, "LATE_MS", 2_000)
+    monkeypatch.setattr(events, "_RAISE_EVERY_S", 0.2)
+    async with many(50) as (ledger, hub, lanes, _):
+        async with hub.pool("p") as follower:
+            await follower.join()
+            assert follower.places == {}
+            await fill(ledger, lanes[7], ["a"])
+            assert [e.intent.key for e in await follower.next(20.0)] == ["a"]
+            assert list(follower.places) == [lanes[7]]
+
+            async def forgotten() -> bool:
+                assert await follower.next(0.1) == []
+                return not follower.places
+
+            await until(forgotten, 20)
+            places, base = dict(follower.places), follower.base
+        await fill(ledger, lanes[8], ["b"])
+        async with hub.pool("p", places, base) as resumed:
+            assert [e.intent.key for e in await resumed.next(20.0)] == ["b"]

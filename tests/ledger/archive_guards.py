@@ -35,7 +35,7 @@ ARCHIVES = [
     Guard("acknowledge", "record[2] == life", "true", _WRONG),
     Guard("acknowledge", "and not record[3]", "", "acknowledged_record_is_retired_and_asked_about_no_more"),
     Guard("acknowledge", "redis.call('HDEL', KEYS[i], 'p')", "", "acknowledged_record_keeps_no_payload"),
-    Guard("archive", "if redis.call('HEXISTS', KEYS[1], 'state') == 0 then", "if false then",
+    Guard("archive", "if redis.call('HEXISTS', KEYS[1], 'spec') == 0 then", "if false then",
           "keyless_lane_with_a_backlog_is_not_deleted"),
     Guard("archive", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", REPLAY),
     Guard("archive", "if ARGV[1] ~= '' then", "if true then", "archive_that_is_taken_away_lets_everything_go"),

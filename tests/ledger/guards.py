@@ -501,7 +501,7 @@ ENDS = [
 LANES = [
     Guard("register", "if lane[1] == 'closed' then", "if false then", "closed_lane_is_closed_for_ever"),
     Guard("register", "redis.call('HINCRBY', KEYS[1], 'touch', 1)", "", "answer_that_a_lane_is_closed_writes_too"),
-    Guard("register", "if not lane[1] then", "if true then", "registered_lane_is_published_and_a_repeat_refreshes_it"),
+    Guard("register", "if lane[4] then", "if false then", "registered_lane_is_published_and_a_repeat_refreshes_it"),
     Guard("register", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("workers_come_up")),
     Guard("set_lane", "if ARGV[5] ~= '' then", "if false then", "stale_owner_cannot_change_the_lane"),
     Guard(
@@ -547,9 +547,8 @@ LANES = [
     ),
     Guard("publish", "redis.call('HDEL', KEYS[1], '')", "", _full("producers_know_of_it")),
     Guard("publish", "if route ~= ARGV[3] then", "if false then", "readers_of_the_registry_read_what_changed_alone"),
-    Guard("publish", "if route ~= ARGV[3] then", "if true then", "lane_registered_again_is_no_change_of_the_registry"),
-    Guard("unpublish", "if gone == 1 then", "if false then", "readers_of_the_registry_read_what_changed_alone"),
-    Guard("unpublish", "if gone == 1 then", "if true then", "readers_of_the_registry_read_what_changed_alone"),
+    Guard("publish", "route ~= ARGV[3] then", "true then", "lane_registered_again_is_no_change_of_the_registry"),
+    Guard("unpublish", "if gone == 0 then return 0 end", "", "readers_of_the_registry_read_what_changed_alone"),
     Guard("heartbeat", "redis.call('ZREM', KEYS[2], '')", "", _full("workers_stay_alive")),
     Guard("heartbeat", "if redis.call('HGET', KEYS[3], ARGV[1]) ~= told then", "if false then", _TOLD_AGAIN),
     Guard(

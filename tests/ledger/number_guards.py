@@ -9,7 +9,7 @@ REPLAY = "replay_of_every_reservation_writes"
 FULL = "full_server_lets_numbers_be_taken_back"
 STOPPED = "if why then return why end"
 TOUCH = "redis.call('HINCRBY', KEYS[1], 'touch', 1)"
-UNKNOWN = "if redis.call('HEXISTS', KEYS[1], 'state') == 0 then return"
+UNKNOWN = "if redis.call('HEXISTS', KEYS[1], 'spec') == 0 then return"
 ORDER = "if #a ~= #b then return #a < #b end"
 
 HANDED_OUT = [
@@ -63,7 +63,7 @@ CAPS = [
     Guard("reserve", "redis.call('SREM', KEYS[6], known)", "", CAPPED),
     Guard("admit_lane", "if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 1 end", "", HELD_LANES),
     Guard("admit_lane", "  if redis.call('ZCARD', KEYS[1]) >= most then return 0 end", "", HELD_LANES),
-    Guard("admit_lane", "if redis.call('HEXISTS', KEYS[2], lane) == 0 then", "if true then", LATE_LANES),
+    Guard("admit_lane", "redis.call('HEXISTS', KEYS[2], lane) + ", "", LATE_LANES),
     Guard("admit_lane", "digits(now - ARGV[3])", "'+inf'", LATE_LANES),
     Guard(
         "forget_lane",
@@ -79,7 +79,7 @@ CAPS = [
     Guard("forget_lane", " + redis.call('SCARD', KEYS[8])", "", RECORDS),
     Guard("forget_lane", "why ~= '' or ", "", RESERVED),
     Guard("forget_lane", " or lane[2] ~= '1'", "", DELETED),
-    Guard("forget_lane", " or lane[1] == 'closed'", "", DELETED),
+    Guard("forget_lane", " or lane[4] == 'closed'", "", DELETED),
 ]
 
 NUMBERS = [
@@ -305,7 +305,7 @@ NUMBERS = [
     # the rest
     Guard(
         "register",
-        "if lane[1] and (lane[3] or '') ~= ARGV[4] then",
+        "if lane[4] and (lane[3] or '') ~= ARGV[4] then",
         "if false then",
         "address_is_of_one_sort_for_ever",
     ),

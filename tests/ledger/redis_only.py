@@ -858,7 +858,7 @@ async def reader_that_cannot_tell_what_changed_reads_the_whole_registry(stage: S
     ledger, reader = redis_of(stage), stage.again()
     lane = await stage.lane()
     await reader.routes()
-    registry, revision, changes = ledger._keys.of_registry
+    registry, revision, changes, _ = ledger._keys.of_registry
     await ledger.set_lane(lane, LaneState.PAUSED)
     await ledger.runner.plain(registry, ("XTRIM", changes, "MAXLEN", 0))
     assert [r.state for r in await reader.routes()] == [LaneState.PAUSED]

@@ -12,7 +12,7 @@ from txmanager.core.errors import NotAllowed
 from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member
 from txmanager.core.models import Event, LaneSpec, new_intent
 from txmanager.core.positions import START, place
-from txmanager.core.states import Status
+from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger, codec
 from txmanager.testing.ledger.aside import aside
 from txmanager.testing.ledger.home_at_once import end_of
@@ -84,6 +84,13 @@ async def lane_that_was_not_in_the_registry_is_raised_when_it_comes_back(stage: 
     await stage.lane()
     assert await schema_of(stage, lane) == SCHEMA
     assert (await stage.queued(lane))[0].life
+
+
+@redis_promise
+async def lane_that_an_operator_paused_stays_paused_when_it_is_registered_again(stage: Stage) -> None:
+    lane = await stage.lane()
+    await stage.ledger.set_lane(lane, LaneState.PAUSED, "why")
+    assert (await stage.ledger.register(LaneSpec(lane, POOL))).state is LaneState.PAUSED
 
 
 @redis_promise

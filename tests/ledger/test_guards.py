@@ -18,14 +18,29 @@ from tests.ledger.guards import Guard
 from tests.ledger.hint_guards import HINTS
 from tests.ledger.home_guards import HOMES_AT_ONCE
 from tests.ledger.number_guards import NUMBERS
-from tests.ledger.redis_only import REDIS_PROMISES, redis_of
+from tests.ledger.parking_guards import PARKING
+from tests.ledger.parking_redis import REDIS_PROMISES
+from tests.ledger.redis_only import redis_of
 from tests.ledger.schema_guards import SCHEMAS
 from tests.ledger.seal_guards import SEALS
 from tests.ledger.session_guards import SESSIONS
 from txmanager.ledger.redis.scripts import build, names, script
 from txmanager.testing.ledger import PROMISES
 
-GUARDS = [*OTHERS, *ACCEPT, *NUMBERS, *SEALS, *BREAKS, *BUDGETS, *SESSIONS, *ARCHIVES, *HOMES_AT_ONCE, *SCHEMAS, *HINTS]
+GUARDS = [
+    *OTHERS,
+    *ACCEPT,
+    *NUMBERS,
+    *SEALS,
+    *BREAKS,
+    *BUDGETS,
+    *SESSIONS,
+    *ARCHIVES,
+    *HOMES_AT_ONCE,
+    *SCHEMAS,
+    *HINTS,
+    *PARKING,
+]
 assert schemas, "its promises are among them"
 ALL = PROMISES | REDIS_PROMISES
 PATIENCE_S = 2.0

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ledger import schemas
 from tests.ledger.conftest import redis_stage
-from tests.ledger.redis_only import REDIS_PROMISES
+from tests.ledger.parking_redis import REDIS_PROMISES
 from txmanager.core.ledger import SCHEMA
 
 assert schemas, "its promises are among them"

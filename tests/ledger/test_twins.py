@@ -367,6 +367,20 @@ class Walk(RuleBasedStateMachine):
 
         self.twins.ask("expire", question)
 
+    def parks(self, forgotten: int) -> None:
+        """After all that the lane remembered is forgotten, or in the middle of it."""
+
+        async def question(s: Side) -> object:
+            lease = await s.ledger.lease(KEYLESS, "w", "t", DAY_MS)
+            if lease.fence is None:
+                return lease.word
+            for _ in range(forgotten):
+                await s.poke("deadlines", KEYLESS)
+                await s.ledger.expire(KEYLESS)
+            return [bool(await s.ledger.park(lease.fence, 0)) for _ in range(2)], await s.ledger.parked()
+
+        self.twins.ask("parks", question)
+
     # -- monitors and gaps
 
     def fill(self, data: st.DataObject, nonces: list[int], forget: list[int]) -> None:
@@ -448,7 +462,8 @@ class Walk(RuleBasedStateMachine):
             reads = [s.ledger.read(intent(key).id) for key in KEYS]
             routes = sorted(await s.ledger.routes(), key=lambda route: route.lane)
             book = await s.ledger.book(KEYLESS)
-            return book, routes, await asyncio.gather(*itertools.chain(*per_lane), *reads)
+            parked = sorted(await s.ledger.parked(), key=lambda route: route.lane)
+            return book, routes, parked, await asyncio.gather(*itertools.chain(*per_lane), *reads)
 
         self.twins.ask("views", question)
 
@@ -497,6 +512,7 @@ RARELY: dict[Callable[..., None], list[st.SearchStrategy[Any] | None]] = {
     Walk.catches_up: [lanes],
     Walk.keyless: [],
     Walk.times_are_over: [],
+    Walk.parks: [st.sampled_from([0, 2, 2, 2])],
     Walk.reclaims: [st.sampled_from([7, 8, 10])],
     Walk.lands: [st.sampled_from([7, 9, 10, 12])],
     Walk.set_keyless: [st.sampled_from([LaneState.ACTIVE] * 3 + [LaneState.PAUSED, LaneState.QUARANTINED])],

@@ -26,7 +26,7 @@ from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.models import Event, Record
 from txmanager.core.positions import Place, place, place_text
-from txmanager.runtime.deliver.events import EventHub, event_json, lane_mark
+from txmanager.runtime.deliver.events import LATE_MS, EventHub, PoolFollower, event_json, lane_mark
 from txmanager.runtime.manager import TxManager
 
 HEARTBEAT_S = 15.0
@@ -73,9 +73,20 @@ class Streams:
         pool = self._intents.pool_of(call.caller, call.path("pool"))
         given = _last_id(call)
         lanes = await self._intents.within(self._hub.registry.lanes(pool))
-        places = None if given is None else _unpack(given, lanes)
+        place = None if given is None else await self._intents.within(self._place(pool, given, lanes))
         everybody = call.caller.tenant == ALL_TENANTS and "tenant" not in call.query
-        return self.open(call, self._pool_events(pool, None if everybody else call.tenant, places))
+        return self.open(call, self._pool_events(pool, None if everybody else call.tenant, place))
+
+    async def _place(self, pool: str, given: str, lanes: Sequence[str]) -> PoolPlace:
+        """Of lanes that left the registry since, too: what they had is told first."""
+        marks = _unpack(given)
+        if marks.keys() - set(map(lane_mark, lanes)) - {""}:
+            lanes = (*lanes, *await self._hub.parked(pool))
+        places = {lane: place(marks[lane_mark(lane)]) for lane in lanes if lane_mark(lane) in marks}
+        if "" in marks:
+            return PoolPlace(places, place(marks[""]))
+        newest = max(map(place, marks.values()), default=(0, 0))  # an id of release 0.1.0 names every lane there was
+        return PoolPlace(places, (max(0, newest[0] - LATE_MS), 0))
 
     def open(self, call: Call, chunks: Chunks) -> Stream:
         self.check_place(call.caller)
@@ -127,12 +138,13 @@ class Streams:
                     if event.status.final:
                         return
 
-    async def _pool_events(self, pool: str, tenant: str | None, places: Mapping[str, Place] | None) -> Chunks:
+    async def _pool_events(self, pool: str, tenant: str | None, at: PoolPlace | None) -> Chunks:
         loop = asyncio.get_running_loop()
         quiet_since = loop.time()
-        async with self._hub.pool(pool, places) as follower:
+        places, base = (at.places, at.base) if at is not None else (None, (0, 0))
+        async with self._hub.pool(pool, places, base) as follower:
             await follower.join()
-            yield f"id: {_pack(follower.places)}\n\n".encode()
+            yield f"id: {_pack(follower)}\n\n".encode()
             while True:
                 try:
                     events = await follower.next(HEARTBEAT_S)
@@ -142,12 +154,21 @@ class Streams:
                 shown = [event for event in events if tenant in (None, event.intent.tenant)]
                 if shown:
                     # one id per page: only behind the whole page is every lane's place known
-                    id = _pack(follower.places)
+                    id = _pack(follower)
                     yield b"".join([_chunk(id if e is shown[-1] else "", e, tenant=tenant is None) for e in shown])
                     quiet_since = loop.time()
                 elif loop.time() - quiet_since >= HEARTBEAT_S:
                     yield b":\n\n"
                     quiet_since = loop.time()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlace:
+    """Where an earlier stream of a pool stood."""
+
+    places: Mapping[str, Place]
+    base: Place
+    """In lanes without a place."""
 
 
 @dataclass(slots=True)
@@ -215,16 +236,18 @@ def _intent_place(text: str | None) -> Place | None:
     return place(text)
 
 
-def _pack(places: Mapping[str, Place]) -> str:
-    marks = {lane_mark(lane): place_text(at) for lane, at in places.items()}
+def _pack(follower: PoolFollower) -> str:
+    """Where it stands in each lane that had events of late; under the empty name, in all others."""
+    marks = {lane_mark(lane): place_text(at) for lane, at in follower.places.items()}
+    marks[""] = place_text(follower.base)
     return base64.urlsafe_b64encode(orjson.dumps(marks)).decode().rstrip("=")
 
 
-def _unpack(text: str, lanes: Sequence[str]) -> dict[str, Place]:
+def _unpack(text: str) -> dict[str, str]:
     try:
         marks = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         if isinstance(marks, dict) and all(isinstance(at, str) and _PLACE.match(at) for at in marks.values()):
-            return {lane: place(marks[lane_mark(lane)]) for lane in lanes if lane_mark(lane) in marks}
+            return marks
     except ValueError:
         pass
     raise InvalidInput("Last-Event-ID", "is not an id of this stream; send back the last one as it was, or none")

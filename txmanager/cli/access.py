@@ -64,9 +64,11 @@ async def find_record(manager: TxManager, settings: Settings, key: str, pool: st
 
 
 async def find_lane(manager: TxManager, part: str) -> Lane:
-    """By its id, or by any part of it that no other lane has."""
+    """By its id, or by any part of it that no other lane has; a parked one by its id."""
     lanes = await manager.lanes()
     found = [lane for lane in lanes if lane.id == part] or [lane for lane in lanes if part and part in lane.id]
+    if not found and (parked := await manager.lane(part)) is not None:
+        return parked
     if not found:
         raise NotFound(f"no lane has {part!r} in its id; `txmanager lanes` lists them")
     if len(found) > 1:

@@ -427,7 +427,8 @@ class LaneRegistry(Protocol):
         ...
 
     async def register(self, spec: LaneSpec) -> Lane:
-        """Publish a lane, or refresh what is published; raises `LaneClosed` for one that was closed."""
+        """Publish a lane, or refresh what is published; one that was parked goes on where it stood. Raises `LaneClosed`
+        for one that was closed."""
         ...
 
     async def schema(self) -> int:
@@ -453,6 +454,12 @@ class LaneRegistry(Protocol):
         `NotAllowed`. Its next number comes from the chain again."""
         ...
 
+    async def park(self, fence: Fence, idle_ms: int) -> int:
+        """Hand back a keyless lane that nobody used for so long, and take it out of the registry; its numbers stand.
+        Answers 0, or after how many milliseconds it is worth asking again. A parked lane is `unknown` to `lease`, and
+        hands out nothing until it is registered again."""
+        ...
+
     async def set_lane(
         self,
         lane: str,
@@ -475,9 +482,17 @@ class LaneRegistry(Protocol):
         `fresh`. Not to be changed: a ledger may answer the same list for as long as nothing changed in it."""
         ...
 
-    async def lanes(self, pool: str | None = None) -> list[Lane]: ...
+    async def parked(self) -> list[Route]:
+        """Lanes that left the registry because nobody uses them. Not to be changed, as `routes`."""
+        ...
 
-    async def lane(self, lane: str) -> Lane | None: ...
+    async def lanes(self, pool: str | None = None) -> list[Lane]:
+        """Those of the registry: without the parked ones."""
+        ...
+
+    async def lane(self, lane: str) -> Lane | None:
+        """Parked ones, too."""
+        ...
 
     async def heartbeat(self, member: Member, ttl_ms: int) -> None: ...
 
@@ -513,6 +528,11 @@ class Hints(Protocol):
     def heard(self, lane: str) -> Taken | None:
         """The entry that the lane's last wake-up carried, if it did: told once, right after `wait_wake`. Nothing
         vouches for it; only a write-ahead shows whether it is the oldest of the queue. Otherwise `take`."""
+        ...
+
+    async def wait_news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        """Return the lanes in which intents were appended or ended since it was last asked; one listener for each
+        client of the store. It takes no wake-up from `wait_wake`."""
         ...
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:

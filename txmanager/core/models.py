@@ -347,6 +347,9 @@ class Lane:
     """The monitor's newest request to the owner."""
     archive: int | None = None
     """How many final records wait for an archive at most; None where there is none."""
+    parked: bool = False
+    """Keyless and idle: no worker serves it and the registry does not list it, but its numbers stand. `register` brings
+    it back."""
     schema: int = 1
     """Which formats its writers may use (`core/ledger.py`)."""
 

@@ -19,6 +19,8 @@ class Bells:
         self._rung: set[str] = set()
         self._bells: dict[asyncio.Event, frozenset[str]] = {}
         self._recent: OrderedDict[str, float] = OrderedDict()
+        self._news: set[str] = set()
+        self._news_bell = asyncio.Event()
         self._finals: dict[str, set[asyncio.Future[None]]] = {}
 
     async def wake(self, names: Collection[str], timeout_s: float) -> set[str]:
@@ -37,6 +39,25 @@ class Bells:
         rung = wanted & self._rung
         self._rung -= rung
         return set(rung)
+
+    async def news(self, names: Collection[str], timeout_s: float) -> set[str]:
+        """Those of which anything was told since they were last returned. Takes nothing from `wake`."""
+        wanted = frozenset(names)
+        if not (wanted & self._news):
+            self._news_bell.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while not (wanted & self._news):
+                        await self._news_bell.wait()
+                        self._news_bell.clear()
+            except TimeoutError:
+                pass
+        news, self._news = wanted & self._news, set()
+        return set(news)
+
+    def tell(self, name: str) -> None:
+        self._news.add(name)
+        self._news_bell.set()
 
     async def final(self, id: str, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()

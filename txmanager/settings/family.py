@@ -127,6 +127,8 @@ class Numbers(Generic[N]):
     open: Callable[[str, N], Counter]
     adopt: Callable[[Chain, str], None]
     """Serve one more lane whose key the callers hold."""
+    drop: Callable[[Chain, str], None] = lambda _chain, _lane: None
+    """Remember nothing more of such a lane, until it is adopted again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ class KeylessPoolSettings(PoolSettings):
 
     keyless: tuple[str, ...] | Literal["any"] = ()
     reserve_for_s: float = Field(default=60.0, ge=1, le=86_400)
+    park_after_s: float = Field(default=3600.0, ge=0)
 
     @property
     def callers_sign(self) -> tuple[str, ...] | Literal["any"]:

@@ -586,6 +586,40 @@ LANES = [
     ),
 ]
 
+PARKED = "idle_lane_is_parked_and_nobody_serves_it"
+BACK = "parked_lane_hands_out_nothing_until_it_is_registered_again"
+MATTERS = "lane_with_a_number_or_a_record_that_matters_is_not_parked"
+STOPPED = "lane_that_an_operator_stopped_or_that_signs_is_not_parked"
+AGAIN = "parking_again_answers_the_same_and_a_stale_owner_parks_nothing"
+LAST = "last_number_tells_how_long_a_lane_is_idle"
+USED = "lane_that_was_used_a_while_ago_is_not_parked_yet"
+COUNTS = "parked_lane_counts_for_whoever_made_it_and_for_nobody_else"
+
+PARKING = [
+    Guard("lane/own.ts", "if (lane.parked === 1) return { word: 'unknown' };", "", PARKED),
+    Guard("lane/own.ts", "lane.parked === 1 && lane.epoch === fence.epoch", "lane.epoch === fence.epoch", AGAIN),
+    Guard("lane/own.ts", "if (again) return { left: 0, lane: view(step) };", "", AGAIN),
+    Guard("lane/own.ts", f"{FENCE}\n    expire(step);", "expire(step);", AGAIN),
+    Guard("lane/own.ts", f"{FENCE}\n    expire(step);", FENCE, PARKED),
+    Guard("lane/own.ts", "sql.one('SELECT 1 AS n FROM held') !== undefined || ", "", MATTERS),
+    Guard("lane/own.ts", " || obstacle(step) !== ''", "", MATTERS),
+    Guard("lane/own.ts", "if (busy || lane.keyless !== 1 || ", "if (busy || ", STOPPED),
+    Guard("lane/own.ts", " || lane.state !== 'active') return { left", ") return { left", STOPPED),
+    Guard("lane/own.ts", "Math.max(1, idle_ms)", "idle_ms", AGAIN),
+    Guard("lane/own.ts", "if (left > 0) return { left };", "", USED),
+    Guard("lane/own.ts", "release(step, { fence });", "", PARKED),
+    Guard("lane/numbers.ts", "if (step.lane.parked === 1) throw new Refusal('not_found');", "", BACK),
+    Guard("lane/numbers.ts", "lane.used = now;", "", LAST),
+    Guard("lane/accept.ts", " || lane.parked === 1", "", BACK),
+    Guard("lane/manage.ts", "lane.parked = 0;\n    lane.used = step.now;", "lane.used = step.now;", BACK),
+    Guard("lane/manage.ts", "lane.used = step.now;", "lane.used = 0;", "parked_lane_is_still_known"),
+    Guard("lane/manage.ts", "        lane.parked = 0;\n", "", "operators_word_brings_a_parked_lane_back"),
+    Guard("registry/lanes.ts", "AND parked = 1', lane)", "AND parked = 2', lane)", COUNTS),
+    Guard("registry/lanes.ts", ", parked = excluded.parked WHERE", " WHERE", PARKED),
+    Guard("registry/lanes.ts", "FROM routes WHERE parked = 0", "FROM routes", PARKED),
+    Guard("registry/lanes.ts", "FROM routes WHERE parked = 1 ORDER", "FROM routes ORDER", PARKED),
+]
+
 NUMBERS = [
     Guard(
         "lane/numbers.ts",
@@ -909,4 +943,4 @@ RESIDENTS = [
     Guard("lane/operations.ts", "count: { by: 'resident'", "count: { by: 'owner'", OUTSIDE),
 ]
 
-GUARDS = [*RESIDENTS, *ARCHIVES, *BUDGETS, *HOMES, *ACCEPT, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *NUMBERS]
+GUARDS = [*RESIDENTS, *ARCHIVES, *BUDGETS, *HOMES, *ACCEPT, *OWNERS, *ATTEMPTS, *ENDS, *LANES, *NUMBERS, *PARKING]

@@ -268,6 +268,11 @@ class EvmChain:
         self._lane(lane)
         self._keyless.add(lane)
 
+    def drop_keyless(self, lane: str) -> None:
+        """Nobody serves it here any more."""
+        self._keyless.discard(lane)
+        self._lanes.pop(lane, None)
+
     # parts
 
     async def _outbid(self, lane: str, previous: Sequence[Attempt], nonce: int, cap: int) -> Fees | None:

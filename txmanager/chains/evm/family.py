@@ -134,6 +134,11 @@ def adopt(chain: Chain, lane: str) -> None:
     chain.add_keyless(lane)
 
 
+def drop(chain: Chain, lane: str) -> None:
+    assert isinstance(chain, EvmChain)
+    chain.drop_keyless(lane)
+
+
 def open_reader(name: str, network: EvmNetworkSettings) -> EvmReader:
     return EvmReader(network.chain_id, endpoints(name, network))
 
@@ -171,7 +176,7 @@ FAMILY = ChainFamily(
     open_chain=open_chain,
     policy=lane_policy,
     probe=NodeProbe("eth_blockNumber", "eth_chainId", describe),
-    numbers=Numbers(RAW_KIND, open_counter, adopt),
+    numbers=Numbers(RAW_KIND, open_counter, adopt, drop),
     watching=Watching(open_reader),
     purses=PurseSide(frozenset({"account"}), purse_of, pay, f"evm:1:0x{1:040x}"),
     upstream=open_upstream,

@@ -130,6 +130,7 @@ def unpack_lane(row: Row) -> Lane:
         asks=row["asks"],
         check=Check.parse(row["asked"]),
         archive=row["archive"],
+        parked=bool(row["parked"]),
         schema=SCHEMA,
     )
 

@@ -37,6 +37,11 @@ class Hints:
             self._listen(lane)
         return await self._bells.wake(lanes, timeout_s)
 
+    async def news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        for lane in lanes:
+            self._listen(lane)
+        return await self._bells.news(lanes, timeout_s)
+
     async def final(self, lane: str, id: str, timeout_s: float) -> None:
         """Returns at once when the socket is new: the caller reads again, then truly waits."""
         self._listen(lane)
@@ -67,6 +72,7 @@ class Hints:
                     pause_s = 0.05
                     opened.clear()
                     self._bells.ring(lane)
+                    self._bells.tell(lane)
                     self._bells.all_finished()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2.0, pause_s * 2)
@@ -90,6 +96,7 @@ class Hints:
                     socket.ping()
                     continue
                 silent = False
+                self._bells.tell(lane)
                 for hint in message.split("\n") if message else ():
                     if hint == "wake":
                         self._bells.ring(lane)

@@ -18,6 +18,10 @@ from txmanager.ledger.durable.link import Refusal
 from txmanager.ledger.inputs import check_forgettable, check_stop, other_sort, outdated
 
 
+def _route(row: codec.Row) -> Route:
+    return Route(row["lane"], row["pool"], row["weight"], LaneState(row["state"]))
+
+
 class Registry(Backend):
     async def register(self, spec: LaneSpec) -> Lane:
         args = {
@@ -56,6 +60,12 @@ class Registry(Backend):
         if answer is None and not gone:
             raise NotFound(f"no lane {lane}")
 
+    async def park(self, fence: Fence, idle_ms: int) -> int:
+        answer = await self._owned(fence, "park", idle_ms=idle_ms)
+        if answer["left"] == 0:
+            await self._publish(answer["lane"])
+        return int(answer["left"])
+
     async def set_lane(
         self,
         lane: str,
@@ -92,12 +102,14 @@ class Registry(Backend):
         """Tell producers: the lane's own state stands first, the registry follows."""
         view = codec.unpack_lane(row)
         route = {"lane": view.id, "pool": view.spec.pool, "weight": view.spec.weight, "state": view.state.value}
-        await self._shared("lanes", "publish", **route, revision=row["revision"])
+        await self._shared("lanes", "publish", **route, revision=row["revision"], parked=view.parked)
         return view
 
     async def routes(self, *, fresh: bool = False) -> list[Route]:
-        rows = await self._shared("lanes", "routes")
-        return [Route(row["lane"], row["pool"], row["weight"], LaneState(row["state"])) for row in rows]
+        return [_route(row) for row in await self._shared("lanes", "routes")]
+
+    async def parked(self) -> list[Route]:
+        return [_route(row) for row in await self._shared("lanes", "parked")]
 
     async def lanes(self, pool: str | None = None) -> list[Lane]:
         routes = [r for r in await self.routes() if pool in (None, r.pool)]
@@ -106,6 +118,9 @@ class Registry(Backend):
             if row is None:
                 continue
             view = codec.unpack_lane(row)
+            if view.parked:  # whoever parked it died before the registry knew
+                await self._publish(row)
+                continue
             if route != Route(view.id, view.spec.pool, view.spec.weight, view.state):
                 await self._publish(row)  # whoever changed the lane died before telling producers
             found.append(view)
@@ -150,6 +165,9 @@ class Registry(Backend):
 
     def heard(self, lane: str) -> Taken | None:
         return None
+
+    async def wait_news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        return await self._hints.news(lanes, timeout_s)
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
         await self._hints.final(lane, id.text, timeout_s)

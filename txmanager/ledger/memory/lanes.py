@@ -119,6 +119,9 @@ class LaneStore:
     turn_fence: int = 0
     tickets: int = 0
     checked: int = 0
+    used: int = 0
+    """When it was registered, or its last number was handed out."""
+    parked: bool = False
 
     # -- reading
 
@@ -150,6 +153,7 @@ class LaneStore:
             asks=self.asks,
             check=self.check,
             archive=self.archive,
+            parked=self.parked,
             schema=self.schema,
         )
 
@@ -178,7 +182,7 @@ class LaneStore:
             return Appended("stale")
         if entry.born > now + APPEND_WITHIN_MS:
             return Appended("ahead")
-        if self.state is LaneState.CLOSED:
+        if self.state is LaneState.CLOSED or self.parked:
             return Appended("closed")
         if len(self.queue) >= self.spec.queue_limit:
             return Appended("full", depth=len(self.queue))
@@ -231,6 +235,8 @@ class LaneStore:
     def lease(self, owner: str, token: str, lease_ms: int, now: int, found: str) -> Lease:
         if self.state is LaneState.CLOSED:
             return Lease("closed")
+        if self.parked:
+            return Lease("unknown")
         if self.schema > SCHEMA:
             return Lease("schema")
         if token != self.token:
@@ -256,6 +262,20 @@ class LaneStore:
         self.left = self.token
         self.token, self.owner, self.lease_until = "", "", 0
         return True
+
+    def park(self, fence: Fence, idle_ms: int, now: int) -> int:
+        if self.parked and (self.epoch, self.left) == (fence.epoch, fence.token):
+            return 0
+        self.check_fence(fence)
+        numbers.expire(self, now)
+        used = max(self.used, place(self.last_id)[0])
+        if not self.spec.keyless or self.state is not LaneState.ACTIVE or self.held or self.forget_obstacle():
+            return max(1, idle_ms)
+        if used + idle_ms > now:
+            return used + idle_ms - now
+        self.parked, self.signed_upto, self.last_id = True, START, START
+        self.release(fence)
+        return 0
 
     def set_baseline(self, fence: Fence, cursor: int, operator: bool) -> int:
         self.check_fence(fence)
@@ -560,12 +580,13 @@ class LaneStore:
             if state is LaneState.CLOSED and self.records:
                 raise NotAllowed(f"lane {self.spec.id} still holds {len(self.records)} records; drain it first")
         said = (self.state, self.reason, self.cause, self.command, self.evidence)
-        if said == (state, reason, cause, command, evidence):
+        if said == (state, reason, cause, command, evidence) and not self.parked:
             return
         if asks is not None and asks != self.asks:
             raise outdated(self.spec.id)
         self.asks += 1
         self.state, self.reason, self.cause, self.command, self.evidence = state, reason, cause, command, evidence
+        self.parked = False
 
     def forget_obstacle(self) -> str:
         """What of a keyless lane may still matter."""

@@ -61,6 +61,7 @@ from txmanager.core.sessions import (
 )
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import LaneCommand, StopCause
+from txmanager.ledger.bells import Bells
 from txmanager.ledger.inputs import (
     check_forgettable,
     check_numbers,
@@ -131,6 +132,7 @@ class MemoryLedger:
         self._carried: dict[str, Taken] = {}
         """The entry that came with a ring. A second ring before it is asked for takes it away."""
         self._finals: dict[IntentId, set[asyncio.Future[Record | None]]] = {}
+        self._told = Bells()
 
     async def _step(self, operation: str, step: Callable[[int], T], *, durable: bool = False) -> T:
         """`durable`: the caller will act on it; a server would wait for its replicas here, memory has none."""
@@ -314,6 +316,9 @@ class MemoryLedger:
             return store is not None and store.release(fence)
 
         return await self._step("release", step)
+
+    async def park(self, fence: Fence, idle_ms: int) -> int:
+        return await self._step("park", lambda now: self._fenced(fence).park(fence, idle_ms, now), durable=True)
 
     async def baseline(self, fence: Fence, cursor: int, *, operator: bool = False) -> int:
         return await self._step(
@@ -694,7 +699,7 @@ class MemoryLedger:
             elif store.state is LaneState.CLOSED:
                 return None
             check_sort(store.spec.keyless, spec)
-            store.spec = spec
+            store.spec, store.used, store.parked = spec, now, False
             return store.view(now, self.history_id)
 
         view = await self._step("register", step, durable=True)
@@ -714,6 +719,8 @@ class MemoryLedger:
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
         def step(_: int) -> bool:
             made = {one for one in self._made.get(owner, set()) if one in self.stores}
+            if lane in self.stores and self.stores[lane].parked:
+                return True
             self._made[owner] = made if lane not in made and len(made) >= most else made | {lane}
             return lane in self._made[owner]
 
@@ -751,13 +758,19 @@ class MemoryLedger:
         return await self._step("set_lane", step, durable=True)
 
     async def routes(self, *, fresh: bool = False) -> list[Route]:
-        return await self._step(
-            "routes", lambda _: [Route(s.spec.id, s.spec.pool, s.spec.weight, s.state) for s in self.stores.values()]
-        )
+        return await self._step("routes", lambda _: self._listed(parked=False))
+
+    async def parked(self) -> list[Route]:
+        return await self._step("parked", lambda _: self._listed(parked=True))
+
+    def _listed(self, *, parked: bool) -> list[Route]:
+        stores = (store for store in self.stores.values() if store.parked is parked)
+        return [Route(s.spec.id, s.spec.pool, s.spec.weight, s.state) for s in stores]
 
     async def lanes(self, pool: str | None = None) -> list[Lane]:
         def step(now: int) -> list[Lane]:
-            return [s.view(now, self.history_id) for s in self.stores.values() if pool in (None, s.spec.pool)]
+            stores = (s for s in self.stores.values() if pool in (None, s.spec.pool) and not s.parked)
+            return [s.view(now, self.history_id) for s in stores]
 
         return await self._step("lanes", step)
 
@@ -814,6 +827,9 @@ class MemoryLedger:
     def heard(self, lane: str) -> Taken | None:
         return self._carried.pop(lane, None)
 
+    async def wait_news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        return await self._told.news(lanes, timeout_s)
+
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
         record = self._lane_record(lane, id)
         if record is None or record.status.final:
@@ -832,6 +848,7 @@ class MemoryLedger:
         self, lane: str, final: IntentId | None = None, told: Record | None = None, entry: Taken | None = None
     ) -> None:
         """`told` is the record of what became final, `entry` what was appended, where the hint carries it."""
+        self._told.tell(lane)
         if final is None:
             if entry is not None and lane not in self._rung:
                 self._carried[lane] = entry

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from txmanager.core.errors import NotAllowed, RolledBack
+from txmanager.core.errors import NotAllowed, NotFound, RolledBack
 from txmanager.core.models import IntentId
 from txmanager.core.reservations import (
     FORGET_AFTER_MS,
@@ -80,7 +80,7 @@ def reserve(
     expire(store, now)
     if _has_all(store, token, cap):
         return Reserved("many")
-    nonce, skipped = _hand_out(store, chain, seed)
+    nonce, skipped = _hand_out(store, chain, seed, now)
     store.held[token] = Held("reserved", nonce, now, now + ttl_ms, owner=cap.owner if cap else "")
     return Reserved("reserved", nonce, now + ttl_ms, skipped)
 
@@ -115,7 +115,7 @@ def turn(
     if ahead:
         store.held[token] = Held("waiting", -1, now, now + WAIT_ALIVE_MS, owner=owner)
         return Turn("waiting", ahead=ahead)
-    nonce, skipped = _hand_out(store, chain, seed)
+    nonce, skipped = _hand_out(store, chain, seed, now)
     store.held[token] = Held("reserved", nonce, now, now + ttl_ms, owner=owner)
     del store.line[token]
     store.turn, store.turn_until = token, now + ttl_ms
@@ -196,6 +196,8 @@ def book(store: LaneStore, now: int) -> Book:
 
 def _stopped(store: LaneStore, found: str) -> str | None:
     """The state in which nothing is handed out."""
+    if store.parked:
+        raise NotFound(f"no lane {store.spec.id} is served: it is parked")
     _keyless(store)
     if store.history_id != found:
         raise RolledBack(store.spec.id, store.history_id, found)
@@ -207,9 +209,10 @@ def _keyless(store: LaneStore) -> None:
         raise NotAllowed(f"lane {store.spec.id} signs by itself; it hands out no numbers")
 
 
-def _hand_out(store: LaneStore, chain: int | None, seed: int | None) -> tuple[int, int]:
+def _hand_out(store: LaneStore, chain: int | None, seed: int | None, now: int) -> tuple[int, int]:
     """The lowest number to be reused, else the counter's; and how many the chain has skipped."""
     skipped, was = 0, store.cursor
+    store.used = now
     if store.cursor is None:
         store.cursor = seed
     assert store.cursor is not None

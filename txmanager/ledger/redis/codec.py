@@ -290,7 +290,8 @@ def pack_spec(spec: LaneSpec) -> bytes:
 
 def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
     fields = pairs(snapshot[0])
-    if b"state" not in fields:
+    parked = b"state" not in fields
+    if parked and b"parked" not in fields:
         return None
     spec = loads(fields[b"spec"])
     now = int(snapshot[6])
@@ -299,7 +300,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
     def number(name: bytes) -> int | None:
         return int(fields[name]) if name in fields else None
 
-    state, reason = LaneState(text(fields[b"state"])), text(fields.get(b"reason"))
+    state, reason = LaneState(text(fields.get(b"state", b"active"))), text(fields.get(b"reason"))
     cause, command = _stop(state, reason, fields)
     return Lane(
         spec=LaneSpec(id, spec["pool"], spec["weight"], spec["limit"], spec["info"], b"keyless" in fields),
@@ -325,6 +326,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         asks=int(fields[b"asks"]),
         check=Check.parse(text(fields.get(b"check"))),
         archive=number(b"archive"),
+        parked=parked,
         schema=int(fields[b"schema"]),
     )
 
@@ -333,7 +335,7 @@ def _stop(state: LaneState, reason: str, fields: Fields) -> tuple[StopCause | No
     """Cause and command, if they belong to the state, reason and evidence that stand; else release 0.1.0 wrote those
     last, and its words tell."""
     stored, _, words = text(fields.get(b"stop")).partition(" ")
-    content = b"\n".join((fields[b"state"], fields.get(b"reason", b""), fields.get(b"evidence", b"")))
+    content = b"\n".join((state.encode(), fields.get(b"reason", b""), fields.get(b"evidence", b"")))
     if stored != hashlib.sha1(content, usedforsecurity=False).hexdigest():
         return from_reason(state, reason)
     cause, _, command = words.partition(" ")

@@ -105,9 +105,15 @@ class Keys:
         return f"{self.prefix}:{{registry}}:schema"
 
     @property
+    def parked(self) -> str:
+        """Lanes that left the registry because nobody uses them."""
+        return f"{self.prefix}:{{registry}}:parked"
+
+    @property
     def of_registry(self) -> list[str]:
-        """The routes, how often they changed, and which did."""
-        return [self.registry, f"{self.prefix}:{{registry}}:revision", f"{self.prefix}:{{registry}}:changes"]
+        """The routes, how often they changed, which did, and the parked ones."""
+        start = f"{self.prefix}:{{registry}}"
+        return [self.registry, f"{start}:revision", f"{start}:changes", self.parked]
 
     def audit(self, tenant: str, *, refused: bool) -> str:
         return f"{self.prefix}:{{audit}}:{'refused' if refused else 'acted'}:{tenant}"

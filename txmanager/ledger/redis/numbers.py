@@ -120,8 +120,8 @@ class Numbers(Backend):
     async def book(self, lane: str) -> Book:
         key, reservations, _, reuse, line = self._keys.of_numbers(lane)
         reply = await self._runner.run("book", [key, reservations, reuse, line])
-        state, keyless, [cursor, floor, holder, checked], flat, numbers, waiting, now = reply
-        if not state:
+        spec, keyless, [cursor, floor, holder, checked], flat, numbers, waiting, now = reply
+        if not spec:
             raise NotFound(f"no lane {lane}")
         if keyless != b"1":
             raise _signing(lane)

@@ -59,10 +59,14 @@ def _digest(lanes: Collection[str]) -> str:
 class Registry(Backend):
     _routes: _Routes | None = None
     _schema = 0
+
+    _parked: _Routes | None = None
     _announced: tuple[Member, str] | None = None
     """What the server was told of this process, and its digest."""
     _listening: tuple[list[str], dict[str, str], frozenset[str]] | None = None
     """The lanes last listened to, and their channels."""
+    _following: tuple[list[str], dict[str, str]] | None = None
+    """The lanes whose news were last asked for, and their channels."""
     _lane_sets: Mapping[str, frozenset[str]] = {}
     """What live workers serve, by digest."""
 
@@ -110,7 +114,7 @@ class Registry(Backend):
         return [lane for lane, done in zip(lanes, raised, strict=True) if done]
 
     async def admit_lane(self, owner: str, lane: str, most: int) -> bool:
-        keys = [self._keys.made(owner), self._keys.registry]
+        keys = [self._keys.made(owner), self._keys.registry, self._keys.parked]
         return bool(await self._runner.run("admit_lane", keys, (lane, most, APPEND_WITHIN_MS), durable=True))
 
     async def forget_lane(self, lane: str) -> None:
@@ -125,6 +129,20 @@ class Registry(Backend):
         gone = await self._runner.run("unpublish", keys.of_registry, (lane,))
         if reply[0] == b"unknown" and not gone:
             raise NotFound(f"no lane {lane}")
+
+    async def park(self, fence: Fence, idle_ms: int) -> int:
+        lane, keys = fence.lane, self._keys
+        rest = [keys.queue(lane), keys.unfinished(lane), keys.finals(lane), keys.fills(lane), keys.backlog(lane)]
+        args = (fence.epoch, fence.token, idle_ms)
+        reply = await self._runner.run("park", [*keys.of_numbers(lane), *rest], args, durable=True)
+        match reply:
+            case [b"fenced", owner, epoch]:
+                raise Fenced(lane, owner.decode(), int(epoch))
+            case [b"busy", left]:
+                return int(left)
+        # The lane first: whoever dies in between leaves a route to what nobody serves, which `lanes` takes away.
+        await self._publish(lane, reply[1])
+        return 0
 
     async def set_lane(
         self,
@@ -166,21 +184,29 @@ class Registry(Backend):
         return await self._publish(lane, reply[1])
 
     async def _publish(self, lane: str, snapshot: Sequence[Any]) -> Lane:
-        """Tell producers: the lane's own state stands first, the registry follows."""
+        """Tell everybody: the lane's own state stands first, the registry follows."""
         view = codec.lane(lane, snapshot)
         assert view is not None
         route = codec.dumps([view.spec.pool, view.spec.weight, view.state])
-        await self._runner.run("publish", self._keys.of_registry, (lane, codec.revision(snapshot), route))
+        args = (lane, codec.revision(snapshot), route, "parked" if view.parked else "")
+        await self._runner.run("publish", self._keys.of_registry, args)
         return view
 
     async def routes(self, *, fresh: bool = False) -> list[Route]:
-        known = self._routes
+        self._routes = await self._newest(self._keys.registry, self._routes, fresh)
+        return self._routes.routes
+
+    async def parked(self) -> list[Route]:
+        self._parked = await self._newest(self._keys.parked, self._parked, fresh=False)
+        return self._parked.routes
+
+    async def _newest(self, key: str, known: _Routes | None, fresh: bool) -> _Routes:
         if known is None or fresh or time.monotonic() - known.read_at > _READ_ALL_S:
-            return await self._read_routes()
-        registry, revision, changes = self._keys.of_registry
+            return await self._read_routes(key, known)
+        registry, revision, changes, _ = self._keys.of_registry
         count, said, entries, now = await self._runner.plain(
-            registry,
-            ("HLEN", registry),
+            key,
+            ("HLEN", key),
             ("GET", revision),
             ("XRANGE", changes, f"({known.revision}-0", "+", "COUNT", _MOST_CHANGES),
             ("TIME",),
@@ -188,25 +214,25 @@ class Registry(Backend):
         self._hear_time(now)
         lanes = [flat[1] for _, flat in entries]
         if int(said or 0) != known.revision + len(lanes):
-            return await self._read_routes()  # too many changes, or another history of the registry
+            return await self._read_routes(key, known)  # too many changes, or another history of the registry
         if lanes:
-            [bodies] = await self._runner.plain(registry, ("HMGET", registry, *lanes))
+            [bodies] = await self._runner.plain(key, ("HMGET", key, *lanes))
             known = known.changed(int(said), [_route(*pair) for pair in zip(lanes, bodies, strict=True)])
+            gone = [lane.decode() for lane, body in zip(lanes, bodies, strict=True) if body is None]
+            if gone and key == registry:
+                self._subscriber.drop([of(lane) for lane in gone for of in (self._keys.wake, self._keys.final)])
         if count != len(known.routes):
-            return await self._read_routes()  # release 0.1.0 adds lanes and says nothing of it
-        self._routes = known
-        return known.routes
+            return await self._read_routes(key, known)  # release 0.1.0 adds lanes and says nothing of it
+        return known
 
-    async def _read_routes(self) -> list[Route]:
-        registry, revision, _ = self._keys.of_registry
-        commands = ("GET", revision), ("HGETALL", registry), ("TIME",)
-        said, flat, now = await self._runner.plain(registry, *commands)
+    async def _read_routes(self, key: str, known: _Routes | None) -> _Routes:
+        commands = ("GET", self._keys.of_registry[1]), ("HGETALL", key), ("TIME",)
+        said, flat, now = await self._runner.plain(key, *commands)
         self._hear_time(now)
         found = [route for pair in codec.pairs(flat).items() if (route := _route(*pair)[1]) is not None]
-        before = self._routes.routes if self._routes is not None else None
+        before = known.routes if known is not None else None
         # Whoever has seen the same list has nothing to do.
-        self._routes = _Routes(int(said or 0), before if before == found else found, time.monotonic())
-        return self._routes.routes
+        return _Routes(int(said or 0), before if before == found else found, time.monotonic())
 
     async def lanes(self, pool: str | None = None) -> list[Lane]:
         routes = [r for r in await self.routes() if pool in (None, r.pool)]
@@ -215,6 +241,9 @@ class Registry(Backend):
         for route, snapshot in zip(routes, snapshots, strict=True):
             view = codec.lane(route.lane, snapshot)
             if view is None:
+                continue
+            if view.parked:  # whoever parked it died before the registry knew
+                await self._publish(view.id, snapshot)
                 continue
             if route != Route(view.id, view.spec.pool, view.spec.weight, view.state):
                 await self._publish(view.id, snapshot)  # whoever changed the lane died before telling producers
@@ -292,6 +321,13 @@ class Registry(Backend):
     def heard(self, lane: str) -> Taken | None:
         carried = self._subscriber.carried(self._keys.wake(lane))
         return codec.heard(carried) if carried else None
+
+    async def wait_news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
+        if self._following is None or self._following[0] != lanes:
+            wake, final = self._keys.wake, self._keys.final
+            self._following = list(lanes), {channel(lane): lane for lane in lanes for channel in (wake, final)}
+        by_channel = self._following[1]
+        return {by_channel[c] for c in await self._subscriber.news(by_channel, timeout_s)}
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:
         told = await self._subscriber.final(self._keys.final(lane), id.text, timeout_s)

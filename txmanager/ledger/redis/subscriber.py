@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import cast
 
 import hiredis
@@ -63,6 +64,9 @@ class Subscriber:
         self._carried: dict[str, bytes] = {}
         """The entry that came with a ring, by channel. A second ring before it is asked for takes it away."""
         self._bells: dict[asyncio.Event, frozenset[str]] = {}
+        self._followed: Collection[str] = frozenset()
+        self._news: set[str] = set()
+        self._news_bell = asyncio.Event()
         self._recent: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._finals: dict[str, set[asyncio.Future[bytes]]] = {}
         self._confirming: dict[str, asyncio.Event] = {}
@@ -92,6 +96,32 @@ class Subscriber:
     def carried(self, channel: str) -> bytes:
         """What came with the last ring of a channel, once; nothing when it rang several times."""
         return self._carried.pop(channel, b"")
+
+    async def news(self, wanted: Collection[str], timeout_s: float) -> set[str]:
+        """The channels on which anything was said since they were last returned. Beside `wake`, which loses nothing."""
+        if wanted is not self._followed:
+            await self._subscribe(frozenset(wanted))
+            self._followed, self._news = wanted, self._news & set(wanted)
+        if not self._news:
+            self._news_bell.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._news_bell.wait()
+            except TimeoutError:
+                pass
+        news, self._news = self._news, set()
+        return news
+
+    def drop(self, channels: Collection[str]) -> None:
+        """Nobody here waits for these any more; whoever does asks for them again."""
+        gone = self._wanted.intersection(channels)
+        self._wanted -= gone
+        self._subscribed -= gone
+        self._rung -= gone
+        for channel in gone:
+            self._carried.pop(channel, None)
+        if gone and self._connection is not None:
+            self._connection.send(("UNSUBSCRIBE", *gone))
 
     async def final(self, channel: str, id: str, timeout_s: float) -> bytes:
         """What was told of the end, if anything. Returns at once when the subscription is new: the caller reads again,
@@ -136,6 +166,7 @@ class Subscriber:
             if (waiting := self._confirming.pop(name, None)) is not None:
                 waiting.set()
         elif kind == b"message" and isinstance(message, bytes):
+            self._tell(name)
             if message in (b"append", b"ask"):
                 self._ring(name)
             elif message.startswith(b"entry\n"):
@@ -168,6 +199,11 @@ class Subscriber:
             if channel in wanted:
                 bell.set()
 
+    def _tell(self, channel: str) -> None:
+        if channel in self._followed:
+            self._news.add(channel)
+            self._news_bell.set()
+
     def _ended(self, lines: list[bytes]) -> None:
         """Ids, some followed by their final record."""
         for line, following in zip(lines, [*lines[1:], b""], strict=True):
@@ -198,6 +234,7 @@ class Subscriber:
             self._pinging = None
         for channel in self._wanted:
             self._ring(channel)
+            self._tell(channel)
         for id in list(self._finals):
             self._finished(id)
         if not self._closed:

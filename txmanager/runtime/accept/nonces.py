@@ -35,6 +35,7 @@ from txmanager.core.ledger import Ledger
 from txmanager.core.models import IntentId, Json, LaneSpec, new_intent
 from txmanager.core.quotas import Share
 from txmanager.core.reservations import DEFAULT_TENANT, Cap, Recycled, Reserved, Turn, Use, owned_token
+from txmanager.core.states import LaneState
 from txmanager.runtime.accept.producer import Producer, Submitted
 
 T = TypeVar("T")
@@ -171,7 +172,7 @@ class Nonces:
         )
 
     async def _known(self, place: Place, ask: Callable[[], Awaitable[T]]) -> T:
-        """Of a lane that comes into being with its first number."""
+        """Of a lane that comes into being with its first number, or comes back with the next one."""
         try:
             return await self.within(ask())
         except NotFound:
@@ -288,6 +289,7 @@ class Nonces:
             metadata=metadata,
         )
         await self._check_unused(place, given, intent.id)
+        await self._list(place)
         use = Use(owned_token(tenant, token), given.nonce, given.hash)
         [result] = await self.within(self._producer.submit_many([intent], lane=place.lane, use=use, shares=[share]))
         if isinstance(result, NoLane):
@@ -296,11 +298,20 @@ class Nonces:
             raise result
         return result
 
+    async def _list(self, place: Place) -> None:
+        """Whoever brought the lane into being, or back, may have died before the registry knew of it."""
+        if await self.within(self._producer.knows(place.pool.name, place.lane)):
+            return
+        lane = await self.within(self._ledger.lane(place.lane))
+        if lane is not None and lane.keyless and not lane.parked and lane.state is not LaneState.CLOSED:
+            await self.within(self._ledger.register(place.pool.spec(place.lane)))
+
     async def _without_lane(self, place: Place, given: Given) -> TxManagerError:
-        if await self.within(self._ledger.lane(place.lane)) is not None:
+        lane = await self.within(self._ledger.lane(place.lane))
+        if lane is not None and not lane.parked:
             return LaneClosed(place.lane)
         latest, _ = await self._counted(place)
-        return NonceConflict(f"nothing was ever reserved for {place.address}", latest, given.nonce)
+        return NonceConflict(f"nothing is reserved for {place.address}", latest, given.nonce)
 
     async def _check_unused(self, place: Place, given: Given, id: IntentId) -> None:
         """Tell at once what the lane would find out: the number is used on chain, and not by these bytes."""

@@ -140,6 +140,13 @@ class Producer:
         await self._replay(p)
         return p.result if isinstance(p.result, Submitted) else None
 
+    async def knows(self, pool: str, lane: str) -> bool:
+        """Whether the registry lists a lane of the pool that takes intents; asked again before the answer is no."""
+        if lane not in self._active.get(pool, {}):
+            self._read_at = float("-inf")
+        await self._refresh_routes()
+        return lane in self._active.get(pool, {})
+
     async def lane_for(self, intent: Intent, lane: str = "") -> str | None:
         """Where a new intent would go now; nothing is written."""
         await self._refresh_routes()

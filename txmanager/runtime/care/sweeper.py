@@ -9,10 +9,11 @@ Any number may run; each step is safe to repeat and to race.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import structlog
 
-from txmanager.core.errors import TxManagerError
+from txmanager.core.errors import NotFound, TxManagerError
 from txmanager.core.ledger import SWEEP_AFTER_MS, Ledger
 from txmanager.core.models import HOMES, Lane
 from txmanager.core.states import LaneState
@@ -68,7 +69,8 @@ class Sweeper:
         retired = 0
         for route in await self._ledger.routes():
             if route.weight == 0:
-                await self._ledger.expire(route.lane)  # keyless: numbers that nobody used go to the next caller
+                with suppress(NotFound):  # deleted meanwhile
+                    await self._ledger.expire(route.lane)  # keyless: numbers that nobody used go to the next caller
             while records := await self._ledger.unretired(route.lane, _PAGE):
                 done = await retire_each(self._ledger, records)
                 retired += done

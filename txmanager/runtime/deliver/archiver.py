@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -88,15 +89,25 @@ class Archiver:
     async def archive_once(self) -> int:
         """How many records were archived: all that waited when they were looked at."""
         count = 0
-        for route in await self._ledger.routes():
+        routes = await self._ledger.routes()
+        for route in routes:
             if route.lane not in self._attended:
                 await self._ledger.archive(route.lane, self._max_lag)
                 self._attended.add(route.lane)
             count += await self._finals(route.lane)
             count += await self._backlog(route.lane)
+        self._forget_lanes({route.lane for route in routes})
         await self._audit()
         await self._forget()
         return count
+
+    def _forget_lanes(self, there: set[str]) -> None:
+        """Of lanes that left the registry nothing waits; if they come back, they are attended again."""
+        for lane in self._attended - there:
+            self._attended.discard(lane)
+            for gauge in (self._metrics.waiting, self._metrics.lost):
+                with suppress(KeyError):
+                    gauge.remove(lane)
 
     async def _finals(self, lane: str) -> int:
         count = 0

@@ -13,7 +13,7 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import orjson
@@ -31,6 +31,8 @@ from txmanager.runtime.deliver.events import event_json
 _PAGE = 100
 _ABREAST = 8
 _HOLD_MS = 15_000
+_WHOLE_S = 60.0
+"""Lanes are parked after ten minutes at the soonest: a round that was made within this time saw all that left since."""
 _MIN_TRIES = 3
 _PAUSE_S, _MOST_PAUSE_S = 0.5, 60.0
 
@@ -58,6 +60,16 @@ class Target:
     @property
     def id(self) -> str:
         return f"{self.pool}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """A target's lanes, when a round over them began."""
+
+    began: float = float("-inf")
+    lanes: frozenset[str] = frozenset()
+    late: set[str] = field(default_factory=set)
+    """Lanes that left the registry, and may have events that were not told yet."""
 
 
 def sign(secret: bytes, body: bytes, at_s: int) -> str:
@@ -89,6 +101,7 @@ class Webhooks:
         self._tracer = tracer
         self._read = read
         self._name = f"webhooks-{secrets.token_hex(4)}"
+        self._rounds: dict[str, _Round] = {}
         self._stopping = asyncio.Event()
         self._log = structlog.get_logger("webhooks").bind(deliverer=self._name)
 
@@ -106,6 +119,7 @@ class Webhooks:
         while not self._stopping.is_set():
             try:
                 if not await self._mailbox.hold(target.id, self._name, _HOLD_MS):
+                    self._rounds.pop(target.id, None)
                     await self._nap(_HOLD_MS / 3000)
                     continue
                 if not await self._deliver_all(target):
@@ -119,20 +133,31 @@ class Webhooks:
         """One round over the pool's lanes and the revived letters; whether there was anything."""
         places = await self._mailbox.places(target.id)
         worked = False
-        for route in await self._ledger.routes():
-            if route.pool != target.pool:
-                continue
-            events = await self._ledger.events(route.lane, places.get(route.lane, START), _PAGE)
+        for lane in await self._lanes(target):
+            events = await self._ledger.events(lane, places.get(lane, START), _PAGE)
             if events:
                 worked = True
                 await self._deliver_page(target, [e for e in events if target.wants(e)])
                 if self._stopping.is_set():
                     return True
-                await self._mailbox.advance(target.id, route.lane, events[-1].id)
+                await self._mailbox.advance(target.id, lane, events[-1].id)
+            if len(events) < _PAGE:
+                self._rounds[target.id].late.discard(lane)
         for letter in await self._mailbox.revived(target.id):
             worked = True
             await self._deliver_again(target, letter)
         return worked
+
+    async def _lanes(self, target: Target) -> list[str]:
+        """Those of the pool; and those that left the registry, until nothing of them waits to be told."""
+        now, before = asyncio.get_running_loop().time(), self._rounds.get(target.id, _Round())
+        lanes = [route.lane for route in await self._ledger.routes() if route.pool == target.pool]
+        late = before.late | before.lanes
+        if now - before.began > _WHOLE_S:
+            late |= {route.lane for route in await self._ledger.parked() if route.pool == target.pool}
+        late = late.difference(lanes)
+        self._rounds[target.id] = _Round(now, frozenset(lanes), late)
+        return [*lanes, *late]
 
     async def _deliver_page(self, target: Target, events: Sequence[Event]) -> None:
         """Events of one intent one after the other, intents abreast; the hold is renewed meanwhile."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
 from txmanager.core.errors import TxManagerError
-from txmanager.core.ledger import Ledger
+from txmanager.core.ledger import Ledger, Route
 
 _EVERY_S = 2.0
 
@@ -18,6 +19,8 @@ class OwnLanes:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lanes: frozenset[str] = frozenset()
+        self._found: tuple[Sequence[Route], Sequence[Route]] = (), ()
+        """Those of the registry, and the parked ones, as they were read last."""
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger("gateway")
 
@@ -29,7 +32,10 @@ class OwnLanes:
         self._task = asyncio.create_task(self._run())
 
     async def _read(self) -> None:
-        self._lanes = frozenset(route.lane for route in await self._ledger.routes())
+        found = await self._ledger.routes(), await self._ledger.parked()
+        if any(now is not before for now, before in zip(found, self._found, strict=True)):
+            self._found = found
+            self._lanes = frozenset(route.lane for routes in found for route in routes)
 
     async def _run(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,6 +14,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
         self._gauges: list[Gauge] = []
+        self._counters: list[Counter] = []
         self.depth = self._gauge("queue_depth", "Entries in the lane's queue")
         self.oldest = self._gauge("oldest_seconds", "Age of the oldest intent in flight")
         self.inflight = self._gauge("inflight", "Intents with attempts and no end")
@@ -47,6 +49,14 @@ class Metrics:
         self.holds = self._counter("holds", "Intents held, by reason", "reason")
         self.retired = Counter("txmanager_retired", "Final records moved to their homes", registry=self.registry)
 
+    def forget(self, lanes: Collection[str]) -> None:
+        """They left the registry: what was counted of them goes, so that labels do not grow for ever."""
+        for lane in lanes:
+            self.left(lane)
+        for counter in self._counters:  # by hand: the library looks at all of them for each lane
+            for labels in [labels for labels in counter._metrics if labels[0] in lanes]:
+                counter.remove(*labels)
+
     def left(self, lane: str) -> None:
         """Somebody else knows now how the lane is: what it was here would be told for ever."""
         for gauge in self._gauges:
@@ -61,4 +71,6 @@ class Metrics:
         return Histogram(f"txmanager_{name}", text, buckets=_FAST, registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"txmanager_{name}", text, ["lane", *labels], registry=self.registry)
+        counter = Counter(f"txmanager_{name}", text, ["lane", *labels], registry=self.registry)
+        self._counters.append(counter)
+        return counter

@@ -140,6 +140,11 @@ class OwnedLane:
         """Nothing of this owner is on its way: the lane can be handed over without a wait for finality."""
         return not self.sending and all(flight.held for flight in self.plan.flights)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued or in flight, as far as this owner knows."""
+        return self.depth == 0 and not self.sending and not self.plan.flights
+
     # -- safety
 
     def check_lease(self) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -34,6 +34,8 @@ from txmanager.runtime.lane.share import Share
 from txmanager.runtime.lane.tracker import Tracker
 
 _ABREAST = 64
+_PARKED_AT_ONCE = 512
+"""How many idle lanes are asked about in a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class Service:
     spec: LaneSpec
     chain: Chain
     policy: Policy
+    park_after_ms: int = 0
+    """How long nobody may use it before it is parked; 0: never. For lanes that were discovered: they come back so."""
+    drop: Callable[[str], None] = lambda _: None
+    """Called when the lane left the registry: its chain needs to remember nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +70,12 @@ class Timing:
 class _Held:
     lane: OwnedLane
     task: asyncio.Task[None]
+    park_at: float
+    """When it is worth asking whether nobody uses it."""
 
 
 def _offers(lane: str, members: Sequence[Member]) -> bool:
     return any(lane in member.lanes for member in members)
-
-
-def _with_builders(services: Mapping[str, Service], builders: Builders) -> dict[str, Service]:
-    """Every worker knows built intents, if only to fail those whose builder is gone."""
-    chains = {id(s.chain): BuildingChain(s.chain, builders) for s in services.values()}
-    return {lane: replace(service, chain=chains[id(service.chain)]) for lane, service in services.items()}
 
 
 class Worker:
@@ -101,7 +103,8 @@ class Worker:
         self.metrics = metrics or Metrics()
         self._ledger = ledger
         self._builders = builders or Builders()
-        self._services = _with_builders(services, self._builders)
+        self._chains: dict[int, tuple[Chain, BuildingChain]] = {}
+        self._services = {lane: self._with_builders(service) for lane, service in services.items()}
         self._discover = discover
         self._on_members = on_members
         self._timing = timing or Timing()
@@ -125,6 +128,12 @@ class Worker:
         self.ready = False
         """Whether the lanes are registered and the first tick was made."""
         self._log = structlog.get_logger("worker").bind(worker=self.name)
+
+    def _with_builders(self, service: Service) -> Service:
+        """Every worker knows built intents, if only to fail those whose builder is gone."""
+        chain = service.chain
+        _, building = self._chains.setdefault(id(chain), (chain, BuildingChain(chain, self._builders)))
+        return replace(service, chain=building)
 
     @property
     def owned(self) -> list[str]:
@@ -203,6 +212,7 @@ class Worker:
                 members = await self._ledger.members()
             self._on_members(len(members))
             await self._rebalance(members)
+            await self._park_idle()
         except TxManagerError as error:
             self._log.warning("tick failed", error=str(error))
         self.metrics.lanes_owned.set(len(self._held))
@@ -219,17 +229,27 @@ class Worker:
             if route.lane not in self._services and route.state is not LaneState.CLOSED:
                 service = self._discover(route)
                 if service is not None:
-                    self._services |= _with_builders({route.lane: service}, self._builders)
+                    self._services[route.lane] = self._with_builders(service)
                     self._found.add(route.lane)
                     self._log.info("lane found", lane=route.lane)
-        for lane in self._found - {route.lane for route in routes}:
-            self._found.discard(lane)
-            for by_lane in (self._services, self._not_before, self._declined):
-                by_lane.pop(lane, None)
+        gone = self._found - {route.lane for route in routes}
+        for lane in gone:
             if lane in self._held:
                 self._let_go(lane)
             self._log.info("lane is gone", lane=lane)
+        self._forget(gone)
         self._routes = routes
+
+    def _forget(self, lanes: Collection[str]) -> None:
+        """Nothing of a lane that left the registry stays here; if it comes back, it is discovered again."""
+        for lane in lanes:
+            self._found.discard(lane)
+            self._not_before.pop(lane, None)
+            self._declined.pop(lane, None)
+            if (service := self._services.pop(lane, None)) is not None:
+                service.drop(lane)
+        if lanes:
+            self.metrics.forget(lanes)
 
     def _offered(self) -> set[str]:
         """Without lanes whose signer has been away for a lease: a worker with another way to it may have them."""
@@ -281,6 +301,39 @@ class Worker:
         free = [lane for lane in wanted if lane not in self._held and self._not_before.get(lane, 0.0) <= now]
         await self._in_groups(self._acquire, sorted(free))
 
+    async def _park_idle(self) -> None:
+        """Callers' lanes that nobody uses leave the registry; they come back with their next number."""
+        now = asyncio.get_running_loop().time()
+        due = [lane for lane, held in self._held.items() if held.park_at <= now and held.lane.idle]
+        parked: set[str] = set()
+
+        async def park(lane: str) -> None:
+            if await self._parked(lane):
+                parked.add(lane)
+
+        try:
+            await self._in_groups(park, due[:_PARKED_AT_ONCE])
+        finally:
+            self._forget(parked)
+
+    async def _parked(self, lane: str) -> bool:
+        held, service = self._held.get(lane), self._services.get(lane)
+        if held is None or service is None:
+            return False
+        try:
+            left_ms = await self._ledger.park(held.lane.fence, service.park_after_ms)
+        except Fenced:
+            return False  # the next renewal says whose it is
+        if left_ms > 0:
+            held.park_at = asyncio.get_running_loop().time() + left_ms / 1000
+            return False
+        if self._held.get(lane) is held:
+            del self._held[lane]
+        held.task.cancel()
+        await asyncio.gather(held.task, return_exceptions=True)
+        self._log.info("lane parked", lane=lane)
+        return True
+
     @staticmethod
     async def _in_groups(step: Callable[[str], Awaitable[None]], lanes: Sequence[str]) -> None:
         """Many lanes at once, not all: a thousand calls in one loop turn would time each other out."""
@@ -306,7 +359,8 @@ class Worker:
         service = self._services[lane]
         owned = OwnedLane(self._context, service.chain, answer.fence, service.policy, answer.lane, valid_until)
         task = asyncio.create_task(self._serve(owned))
-        self._held[lane] = _Held(owned, task)
+        parks = service.park_after_ms > 0
+        self._held[lane] = _Held(owned, task, valid_until if parks else float("inf"))
         task.add_done_callback(lambda _: None if lane in self._held else self.metrics.left(lane))
         self._changed.set()
         self.metrics.leases.labels(lane, "won").inc()

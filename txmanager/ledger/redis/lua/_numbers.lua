@@ -63,7 +63,7 @@ local function hand_out(chain, seed)
       nonce = plain(nonce)
     end
   until not nonce or not spent(nonce, floor, lane[3])
-  redis.call('HSET', KEYS[1], 'cursor', cursor)
+  redis.call('HSET', KEYS[1], 'cursor', cursor, 'used', digits(clock()))
   if not nonce then
     nonce = cursor
     redis.call('HINCRBY', KEYS[1], 'cursor', 1) -- exact beyond what a Lua number holds; its reply would not be

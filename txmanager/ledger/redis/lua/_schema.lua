@@ -6,3 +6,7 @@ local function limit(lane, schema, most)
     redis.call('HSET', lane, 'limit', '0', 'most', most)
   end
 end
+-- Only older releases read the queue through its group.
+local function group(queue, schema)
+  if tonumber(schema) < 2 then redis.call('XGROUP', 'CREATE', queue, 'lane', '0', 'MKSTREAM') end
+end

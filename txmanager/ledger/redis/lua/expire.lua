@@ -6,6 +6,6 @@
 --@include _decimal
 --@include _held
 --@include _numbers
-if redis.call('HEXISTS', KEYS[1], 'state') == 0 then return 'unknown' end
+if redis.call('HEXISTS', KEYS[1], 'spec') == 0 then return 'unknown' end
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still take numbers back
 return expire(clock())

@@ -6,7 +6,7 @@
 --@include _time
 --@include _decimal
 --@include _held
-local lane = redis.call('HMGET', KEYS[1], 'state', 'keyless', 'landed')
+local lane = redis.call('HMGET', KEYS[1], 'spec', 'keyless', 'landed', 'state')
 if not lane[1] then return {'unknown'} end
 local now, why = clock(), ''
 for _, token in ipairs(redis.call('HKEYS', KEYS[2])) do
@@ -19,6 +19,6 @@ for _, token in ipairs(redis.call('HKEYS', KEYS[2])) do
 end
 if redis.call('XLEN', KEYS[6]) + redis.call('SCARD', KEYS[7]) + redis.call('SCARD', KEYS[8])
   + redis.call('HLEN', KEYS[9]) + redis.call('ZCARD', KEYS[10]) > 0 then why = 'records' end
-if why ~= '' or lane[2] ~= '1' or lane[1] == 'closed' then return {'kept', lane[2] or '', lane[1], why} end
+if why ~= '' or lane[2] ~= '1' or lane[4] == 'closed' then return {'kept', lane[2] or '', lane[4], why} end
 redis.call('DEL', unpack(KEYS))
 return {'ok'}

@@ -7,7 +7,7 @@
 --@include _decimal
 --@include _held
 --@include _numbers
-if redis.call('HEXISTS', KEYS[1], 'state') == 0 then return {'unknown'} end
+if redis.call('HEXISTS', KEYS[1], 'spec') == 0 then return {'unknown'} end
 local entry = held(KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[1], 'settling') -- needs no memory: a full server must still take numbers back
 redis.call('HINCRBY', KEYS[1], 'touch', 1)

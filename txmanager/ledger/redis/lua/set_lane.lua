@@ -8,11 +8,14 @@
 --@include _fence
 --@include _replication
 --@include _snapshot
+--@include _schema
+--@include _unpark
 if ARGV[5] ~= '' then
   local out = fenced(KEYS[1], ARGV[5], ARGV[6])
   if out then return out end
 end
-local state = redis.call('HGET', KEYS[1], 'state')
+local stands = redis.call('HMGET', KEYS[1], 'state', 'parked')
+local state = stands[1] or stands[2] and 'active'
 if not state then return {'unknown'} end
 if state ~= ARGV[1] then
   if not string.find(ARGV[2], ' ' .. state .. ' ', 1, true) then return {'refused', state} end
@@ -26,6 +29,7 @@ local changes = said[1] ~= ARGV[1] or (said[2] or '') ~= ARGV[3] or (said[3] or 
   or (said[4] or stop) ~= stop
 if changes and ARGV[10] ~= '' and (redis.call('HGET', KEYS[1], 'asks') or '0') ~= ARGV[10] then return {'outdated'} end
 redis.call('HDEL', KEYS[1], 'reason', 'stop') -- needs no memory: a full server must still let a lane be stopped
+unpark(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 'schema'))
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'reason', ARGV[3], 'evidence', ARGV[4], 'stop', stop)
 if changes then
   redis.call('HINCRBY', KEYS[1], 'asks', 1)

@@ -50,7 +50,7 @@ function appendOne(step: Step, entry: Entry): object {
     }
     if (entry.born < now - APPEND_WITHIN_MS) return { word: 'stale' };
     if (entry.born > now + APPEND_WITHIN_MS) return { word: 'ahead' };
-    if (lane.state === 'closed') return { word: 'closed' };
+    if (lane.state === 'closed' || lane.parked === 1) return { word: 'closed' };
     if (lane.depth >= lane.queue_limit) return { word: 'full', depth: lane.depth };
     const why = taken(step, entry.use);
     if (why !== null) return { word: why, cursor: lane.cursor };

@@ -49,6 +49,8 @@ export function register(step: Step, spec: Spec): object {
     lane.weight = spec.weight;
     lane.queue_limit = spec.queue_limit;
     lane.info = spec.info;
+    lane.parked = 0;
+    lane.used = step.now;
     lane.revision += 1;
     return view(step);
 }
@@ -73,11 +75,12 @@ export function setLane(step: Step, { fence, asks = null, ...told }: Stop): obje
         if (told.state === 'closed' && left > 0) throw new Refusal('busy', { left });
     }
     const names = ['state', 'reason', 'cause', 'command', 'evidence'] as const;
-    if (names.some((name) => lane[name] !== told[name])) {
+    if (lane.parked === 1 || names.some((name) => lane[name] !== told[name])) {
         if (asks !== null && asks !== lane.asks) throw new Refusal('outdated');
         lane.asks += 1;
         lane.revision += 1;
         for (const name of names) lane[name] = told[name];
+        lane.parked = 0;
     }
     step.wake();
     return view(step);

@@ -219,6 +219,7 @@ function hasAll({ sql }: Step, { token, cap }: Wish): boolean {
 
 /** The state in which nothing is handed out. */
 function whyStopped(step: Step): string | null {
+    if (step.lane.parked === 1) throw new Refusal('not_found');
     checkKeyless(step);
     checkHistory(step);
     const { state } = step.lane;
@@ -231,8 +232,9 @@ function checkKeyless({ lane }: Step): void {
 
 /** The lowest number to be reused, else the counter's; and how many the chain has skipped. */
 function handOut(step: Step, { chain, seed }: Wish): { nonce: string; skipped: string } {
-    const { sql, lane } = step;
+    const { sql, lane, now } = step;
     const was = lane.cursor;
+    lane.used = now;
     let cursor = BigInt(was ?? seed ?? '0');
     let skipped = 0n;
     if (chain !== null) {

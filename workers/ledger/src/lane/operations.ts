@@ -18,6 +18,7 @@ import {
     keep,
     kept,
     lease,
+    park,
     pending,
     release,
     renew,
@@ -59,6 +60,7 @@ export const LANE_OPERATIONS: Readonly<Record<string, Operation>> = {
     // owners
     lease: { by: 'owner', run: lease, absent: says({ word: 'unknown' }) },
     renew: { by: 'owner', run: renew, absent: fenced },
+    park: { by: 'owner', run: park, absent: fenced },
     release: { by: 'owner', run: release, absent: says(false) },
     baseline: { by: 'owner', run: baseline, absent: fenced },
     vouch: { by: 'owner', run: vouch, absent: fenced },

@@ -15,6 +15,7 @@ import {
     type RecordRow,
     type Signed,
 } from './records';
+import { expire, obstacle } from './numbers';
 import { checkFence, checkHistory, refused, view, type Fence, type Step } from './row';
 
 const SCHEMA = 1;
@@ -27,6 +28,7 @@ export interface Fenced {
 export function lease(step: Step, args: { owner: string; token: string; lease_ms: number }): object {
     const { lane, now } = step;
     if (lane.state === 'closed') return { word: 'closed' };
+    if (lane.parked === 1) return { word: 'unknown' };
     if (lane.schema > SCHEMA) return { word: 'schema' };
     if (lane.resident === 1) return { word: 'held', owner: RESIDENT, left_ms: args.lease_ms };
     if (args.token !== lane.token) {
@@ -59,6 +61,25 @@ export function release({ lane }: Step, { fence }: Fenced): boolean {
     lane.owner = '';
     lane.lease_until = 0;
     return true;
+}
+
+/** Hand back a keyless lane that nobody uses, and let nobody serve it. `left`: the time after which it may be idle. */
+export function park(step: Step, { fence, idle_ms }: Fenced & { idle_ms: number }): object {
+    const { sql, lane, now } = step;
+    const again = lane.parked === 1 && lane.epoch === fence.epoch && lane.left_token === fence.token;
+    if (again) return { left: 0, lane: view(step) };
+    checkFence(step, fence);
+    expire(step);
+    const busy = sql.one('SELECT 1 AS n FROM held') !== undefined || obstacle(step) !== '';
+    if (busy || lane.keyless !== 1 || lane.state !== 'active') return { left: Math.max(1, idle_ms) };
+    const left = Math.max(lane.used, placeMs(lane.last_id)) + idle_ms - now;
+    if (left > 0) return { left };
+    lane.parked = 1;
+    lane.signed_upto = 0;
+    lane.last_id = 0;
+    lane.revision += 1;
+    release(step, { fence });
+    return { left: 0, lane: view(step) };
 }
 
 export function baseline(step: Step, args: Fenced & { cursor: string; operator: boolean }): string {

@@ -47,6 +47,10 @@ export interface LaneRow extends Row {
     checked: number;
     archive: number | null;
     lost: number;
+    /** Keyless and idle: nobody serves it, and its numbers stand. */
+    parked: number;
+    /** When it was registered, or its last number was handed out. */
+    used: number;
     resident: number;
     sends: number;
     send_ms: number;

@@ -4,7 +4,7 @@ import { LedgerObject, Refusal, allow, type Role } from '../object';
 import type { Sql } from '../sql';
 import { audit, note } from './audit';
 import { charge, correct, due, history, lookLater, override, rebuilt, restore, uncharge, usage } from './budgets';
-import { admit, heartbeat, hello, leave, members, publish, routes, withdraw } from './lanes';
+import { admit, heartbeat, hello, leave, members, parked, publish, routes, withdraw } from './lanes';
 import { advance, buryLetter, dead, delivered, holdTarget, places, revive, revived } from './mailbox';
 import { draw } from './rates';
 import { endSession, offerCode, openSession, sessions } from './sessions';
@@ -27,6 +27,7 @@ interface Operation {
 export const REGISTRY_OPERATIONS: Readonly<Record<string, Operation>> = {
     hello: { by: 'producer', run: hello },
     publish: { by: 'producer', run: publish },
+    parked: { by: 'producer', run: parked },
     routes: { by: 'producer', run: routes },
     withdraw: { by: 'producer', run: withdraw },
     admit: { by: 'producer', run: admit },

@@ -10,6 +10,8 @@ interface Route {
     weight: number;
     state: string;
     revision: number;
+    /** Whether nobody uses it: it is no route. An older client sends none. */
+    parked?: boolean;
 }
 
 /** What a process asks first: the store's clock, and what its secret allows. */
@@ -20,16 +22,21 @@ export function hello({ now, role }: At): object {
 /** Tell producers what a lane is like now; older news never overwrites newer. */
 export function publish({ sql }: At, route: Route): null {
     sql.run(
-        `INSERT INTO routes (lane, pool, weight, state, revision) VALUES (?, ?, ?, ?, ?)
+        `INSERT INTO routes (lane, pool, weight, state, revision, parked) VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (lane) DO UPDATE SET pool = excluded.pool, weight = excluded.weight, state = excluded.state,
-        revision = excluded.revision WHERE excluded.revision >= revision`,
-        ...[route.lane, route.pool, route.weight, route.state, route.revision],
+        revision = excluded.revision, parked = excluded.parked WHERE excluded.revision >= revision`,
+        ...[route.lane, route.pool, route.weight, route.state, route.revision, route.parked === true ? 1 : 0],
     );
     return null;
 }
 
 export function routes({ sql }: At): object[] {
-    return sql.all('SELECT lane, pool, weight, state FROM routes ORDER BY lane');
+    return sql.all('SELECT lane, pool, weight, state FROM routes WHERE parked = 0 ORDER BY lane');
+}
+
+/** Lanes that left the registry because nobody uses them. */
+export function parked({ sql }: At): object[] {
+    return sql.all('SELECT lane, pool, weight, state FROM routes WHERE parked = 1 ORDER BY lane');
 }
 
 export function withdraw({ sql }: At, { lane }: { lane: string }): boolean {
@@ -40,6 +47,8 @@ export function withdraw({ sql }: At, { lane }: { lane: string }): boolean {
 export function admit({ sql, now }: At, args: { owner: string; lane: string; most: number }): boolean {
     const { owner, lane, most } = args;
     if (sql.one('SELECT 1 AS n FROM made WHERE owner = ? AND lane = ?', owner, lane) !== undefined) return true;
+    // it is there, whoever brought it into being
+    if (sql.one('SELECT 1 AS n FROM routes WHERE lane = ? AND parked = 1', lane) !== undefined) return true;
     const made = 'SELECT count(*) AS n FROM made WHERE owner = ?';
     if (sql.count(made, owner) >= most) {
         sql.run(

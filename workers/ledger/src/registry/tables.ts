@@ -96,4 +96,7 @@ CREATE TABLE ended (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX forgotten_lives ON ended (until);
 CREATE TABLE history (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL) STRICT`,
+    // lanes that nobody uses
+    `
+ALTER TABLE routes ADD COLUMN parked INTEGER NOT NULL DEFAULT 0`,
 ];

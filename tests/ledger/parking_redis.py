@@ -1,0 +1,132 @@
+"""Parked lanes on Redis: what order, a crash between two steps, a full server and release 0.1.0 make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from unittest.mock import patch
+
+from tests.ledger.redis_only import REDIS_PROMISES, changes, redis_of, redis_promise, under_full_memory
+from txmanager.core.models import LaneSpec
+from txmanager.ledger.redis import RedisLedger, codec
+from txmanager.testing.ledger.parking import ROUTE, idle, parked, view_of
+from txmanager.testing.ledger.reservations import LANE, SEED, keyless, reserve, send
+from txmanager.testing.ledger.stage import LONG_MS, POOL, Stage
+
+__all__ = ["REDIS_PROMISES"]
+
+_OLD = codec.dumps([POOL, 0, "active"])
+
+
+@redis_promise
+async def late_news_of_a_parked_lane_changes_nothing(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    fence = await idle(stage)
+    before = await ledger.runner.run("lane", ledger._lane_keys(LANE))
+    await ledger.park(fence, 0)
+    keys = ledger._keys.of_registry
+    assert await ledger.runner.run("publish", keys, (LANE, codec.revision(before), _OLD, "")) == 0
+    assert (await ledger.routes(), await ledger.parked()) == ([], [ROUTE])
+    before = await ledger.runner.run("lane", ledger._lane_keys(LANE))
+    await keyless(stage)
+    assert await ledger.runner.run("publish", keys, (LANE, codec.revision(before), _OLD, "parked")) == 0
+    assert (await ledger.routes(), await ledger.parked()) == ([ROUTE], [])
+
+
+@redis_promise
+async def readers_of_the_registry_read_who_was_parked_alone(stage: Stage) -> None:
+    reader = stage.again()
+    assert isinstance(reader, RedisLedger)
+    fence = await idle(stage)
+    assert (await reader.routes(), await reader.parked()) == ([ROUTE], [])
+    with patch.object(reader, "_read_routes", side_effect=AssertionError("read all of it")):
+        await stage.ledger.park(fence, 0)
+        assert (await reader.routes(), await reader.parked()) == ([], [ROUTE])
+        same = await reader.parked()
+        assert await reader.parked() is same
+        await keyless(stage)
+        assert (await reader.routes(), await reader.parked()) == ([ROUTE], [])
+
+
+@redis_promise
+async def lane_that_left_the_registry_is_listened_to_no_more(stage: Stage) -> None:
+    ledger, other = redis_of(stage), await stage.lane()
+    fence = await idle(stage)
+    await ledger.routes()
+    await ledger.wait_wake([LANE, other], 0.01)
+    await ledger.wait_news([LANE], 0.01)
+    await ledger.park(fence, 0)
+    await ledger.routes()
+    assert ledger._subscriber._wanted == {ledger._keys.wake(other)}
+
+
+@redis_promise
+async def listing_lanes_takes_away_the_route_to_a_parked_lane(stage: Stage) -> None:
+    """Whoever parked it died before the registry knew."""
+    ledger = redis_of(stage)
+    fence = await idle(stage)
+    with patch.object(ledger, "_publish"):
+        await ledger.park(fence, 0)
+    assert (await ledger.routes(), await ledger.parked()) == ([ROUTE], [])
+    assert await ledger.lanes() == []
+    assert (await ledger.routes(), await ledger.parked()) == ([], [ROUTE])
+    with patch.object(ledger, "_publish"):
+        await keyless(stage)
+    await ledger.register(LaneSpec(LANE, POOL, weight=0, keyless=True))
+    assert (await ledger.routes(), await ledger.parked()) == ([ROUTE], [])
+
+
+@redis_promise
+async def parked_lane_is_never_let_go(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    assert await ledger.admit_lane("bob", LANE, 1)
+    await parked(stage)
+    made = ledger._keys.made("bob")
+    await ledger.runner.plain(made, ("ZADD", made, 1, LANE))
+    assert not await ledger.admit_lane("bob", "evm:1:0xbb", 1)
+
+
+@redis_promise
+async def replay_of_parking_writes(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    fence = await parked(stage)
+    with changes(ledger) as changed, patch.object(ledger, "_publish"):
+        assert await ledger.park(fence, 0) == 0
+    assert sum(changed) > 0
+
+
+@redis_promise
+async def release_that_knows_no_parking_registers_the_lane_as_a_new_one(stage: Stage) -> None:
+    """Its scripts: `register` begins a lane that has no state, `publish` knows of no parked ones."""
+    ledger = redis_of(stage)
+    await parked(stage)
+    key, queue = ledger._keys.lane(LANE), ledger._keys.queue(LANE)
+    fresh = ("state", "active", "epoch", 0, "owner", "", "token", "", "until", 0, "upto", "0-0", "last", "0-0")
+    await ledger.runner.plain(
+        key,
+        ("HSET", key, *fresh, "asks", 0, "schema", 1),
+        ("XGROUP", "CREATE", queue, "lane", 0, "MKSTREAM"),
+        ("HINCRBY", key, "rev", 1),
+    )
+    registry = ledger._keys.registry
+    await ledger.runner.plain(registry, ("HSET", registry, LANE, b"99 " + _OLD))
+    assert await ledger.routes(fresh=True) == [ROUTE]
+    assert not (await view_of(stage, LANE)).parked
+    assert await reserve(stage, LANE, "t1") == SEED
+    assert await reserve(stage, LANE, "t2") == SEED + 1, "where it stood"
+    _, answer = await send(stage, LANE, "t2", SEED + 1, "0xaa")
+    assert answer.word == "appended"
+    back = await ledger.register(LaneSpec(LANE, POOL, weight=0, keyless=True))
+    assert (back.depth, back.parked) == (1, False)
+
+
+@under_full_memory
+async def lanes_be_parked(stage: Stage) -> Callable[[], Awaitable[object]]:
+    fence = await idle(stage)
+
+    async def act() -> None:
+        assert await stage.ledger.park(fence, 0) == 0
+        assert await stage.ledger.routes() == []
+        await keyless(stage)
+        assert (await stage.ledger.lease(LANE, "w2", "later", LONG_MS)).word == "leased"
+
+    return act
