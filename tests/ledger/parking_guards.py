@@ -52,7 +52,12 @@ PARKING = [
     Guard("register", "if lane[4] and (lane", "if lane[1] and (lane", STAYS),
     Guard("register", "'used', digits(clock())", "'used', '0'", "parked_lane_is_still_known"),
     Guard("reserve", "cursor, 'used', digits(clock()))", "cursor)", "last_number_tells_how_long_a_lane_is_idle"),
-    Guard("set_lane", "unpark(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 'schema'))\n", "", WORD, 1),
+    Guard(
+        "set_lane",
+        "unpark(KEYS[1], KEYS[2], redis.call('HGET', KEYS[1], 'schema'))\n",
+        "",
+        "lane_that_was_stopped_while_it_was_parked_keeps_no_trace_of_it",
+    ),
     Guard("set_lane", "stands[1] or stands[2] and 'active'", "stands[1]", WORD),
     Guard("publish", "if other and tonumber(other) > tonumber(ARGV[2]) then return 0 end", "", LATE),
     Guard("publish", "if ARGV[4] == 'parked' then", "if false then", PARKED),

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from tests.ledger.redis_only import REDIS_PROMISES, changes, redis_of, redis_promise, under_full_memory
 from txmanager.core.models import LaneSpec
+from txmanager.core.states import LaneState
 from txmanager.ledger.redis import RedisLedger, codec
 from txmanager.testing.ledger.parking import ROUTE, idle, parked, view_of
 from txmanager.testing.ledger.reservations import LANE, SEED, keyless, reserve, send
@@ -130,3 +131,12 @@ async def lanes_be_parked(stage: Stage) -> Callable[[], Awaitable[object]]:
         assert (await stage.ledger.lease(LANE, "w2", "later", LONG_MS)).word == "leased"
 
     return act
+
+
+@redis_promise
+async def lane_that_was_stopped_while_it_was_parked_keeps_no_trace_of_it(stage: Stage) -> None:
+    ledger = redis_of(stage)
+    await parked(stage)
+    await ledger.set_lane(LANE, LaneState.PAUSED, "look")
+    key = ledger._keys.lane(LANE)
+    assert await ledger.runner.plain(key, ("HEXISTS", key, "parked")) == [0]

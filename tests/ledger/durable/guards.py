@@ -110,7 +110,7 @@ ACCEPT = [
     ),
     Guard(
         "lane/accept.ts",
-        "if (lane.state === 'closed') return { word: 'closed' };",
+        "lane.state === 'closed' || ",
         "",
         "closed_lane_takes_nothing_and_its_claim_moves",
     ),
