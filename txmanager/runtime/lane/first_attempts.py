@@ -13,6 +13,7 @@ from txmanager.core.models import Attempt, failure
 from txmanager.core.states import Status
 from txmanager.core.turns import Turns
 from txmanager.runtime.lane.breaks import AGAIN_MS, Broken, is_break
+from txmanager.runtime.lane.entries import Entries
 from txmanager.runtime.lane.outbox import Outbox
 from txmanager.runtime.lane.owner import OwnedLane, Unserved
 from txmanager.runtime.lane.prepare import count_saved, fail_unsigned, prepare, record_of
@@ -30,6 +31,7 @@ class FirstAttempts:
         self._lane = lane
         self._outbox = outbox
         self._shortage = shortage
+        self._entries = Entries(lane)
         self._asked: tuple[tuple[str, str], ...] = ()
         """What the signer was asked for last, by position and life."""
         self._broken = False
@@ -44,7 +46,7 @@ class FirstAttempts:
             await self._sign_offered(entry)
             return True
         lane.plan.take_begins()
-        taken = await lane.retry_while_leased(lambda: lane.context.ledger.take(lane.fence, room))
+        taken = await self._entries.take(room)
         lane.plan.took([t.position for t in taken], room)
         lane.context.point("after_take")
         if not taken:

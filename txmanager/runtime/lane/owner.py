@@ -77,6 +77,8 @@ class Context:
     seals: Seals | None = None
     """What is signed only if it was accepted as it stands; None: everything in the ledger is believed."""
     tracer: Tracer | None = None
+    read_ahead: Callable[[], int] = lambda: 1
+    """How many entries of a lane's queue are worth reading at once."""
 
 
 @dataclass(slots=True)

@@ -34,6 +34,8 @@ from txmanager.runtime.lane.share import Share
 from txmanager.runtime.lane.tracker import Tracker
 
 _ABREAST = 64
+_READ_AHEAD, _MOST_READ = 64, 2_000
+"""Entries of a queue that are read at once, where the window has room for fewer: of one lane, and of all."""
 _PARKED_AT_ONCE = 512
 """How many idle lanes are asked about in a tick."""
 
@@ -111,7 +113,7 @@ class Worker:
         self._rng = rng or random.Random()
         self._new_token = new_token
         self._retirer = Retirer(ledger, self.metrics)
-        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point, seals, tracer)
+        self._context = Context(ledger, self.metrics, clock, self._retirer.add, point, seals, tracer, self._read_ahead)
         self._held: dict[str, _Held] = {}
         self._not_before: dict[str, float] = {}
         """When a lane that another owner holds, or that this worker gave up, is worth another try."""
@@ -138,6 +140,10 @@ class Worker:
     @property
     def owned(self) -> list[str]:
         return sorted(self._held)
+
+    def _read_ahead(self) -> int:
+        """Few enough that those of all lanes fit into memory."""
+        return min(_READ_AHEAD, _MOST_READ // max(1, len(self._held)))
 
     def stop(self) -> None:
         """Ask for a graceful end: take nothing more, settle what is in flight, hand the lanes back."""
