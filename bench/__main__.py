@@ -32,7 +32,7 @@ from txmanager.stack.parts import valkey_binary
 
 ONCE = ("memory", "blocks", "growth", "million", "recovery")
 """Counted or slow: once is enough."""
-PARTS = ("drain", "send", "network", "latency", "accept", "signers", *ONCE)
+PARTS = ("drain", "send", "server", "network", "latency", "submit", "accept", "signers", *ONCE)
 WITH_PEERS = ("drain", "send", "network", "latency")
 _RESULTS = ROOT / ".cache" / "bench" / "results.json"
 Results = dict[str, dict[str, Series]]
@@ -83,11 +83,14 @@ def measure_network(results: Results, options: argparse.Namespace, peers: list[s
     if options.tree:
         before = _put(results, "network", options.baseline)
         sample(before, lambda: figures.drain_ours(options.jobs, rtt_ms=rtt, source=options.tree))
+    for lanes in (1, 2):
+        few = _put(results, "few lanes", f"{lanes} lane{'s' * (lanes > 1)}")
+        sample(few, lambda n=lanes: figures.drain_ours(options.jobs // 8 * n, rtt_ms=rtt, lanes=n))  # type: ignore[misc]
     sample(_put(results, "handler", "txmanager"), lambda: figures.drain_ours(options.jobs, handler_ms=rtt))
-    few = max(400, options.peer_jobs // 4)
+    jobs = max(400, options.peer_jobs // 4)
     for name in peers:
-        sample(_put(results, "network", name), lambda n=name: figures.drain_peer(n, few, rtt_ms=rtt))  # type: ignore[misc]
-        sample(_put(results, "handler", name), lambda n=name: figures.drain_peer(n, few, handler_ms=rtt))  # type: ignore[misc]
+        sample(_put(results, "network", name), lambda n=name: figures.drain_peer(n, jobs, rtt_ms=rtt))  # type: ignore[misc]
+        sample(_put(results, "handler", name), lambda n=name: figures.drain_peer(n, jobs, handler_ms=rtt))  # type: ignore[misc]
 
 
 def measure_latency(results: Results, options: argparse.Namespace, peers: list[str]) -> None:
@@ -110,6 +113,28 @@ def measure_latency(results: Results, options: argparse.Namespace, peers: list[s
         high.samples.append(percentile(told["latencies_ms"], 0.99))
         if "body_ms" in told:
             _put(results, "body", name).samples.append(percentile(told["body_ms"], 0.5))
+
+
+def measure_server(results: Results, options: argparse.Namespace) -> None:
+    jobs = 800 if options.quick else 6_000
+    for batch in figures.BATCHES:
+        part = f"server, {batch}"
+        count = jobs if batch > 1 else jobs // 3
+        sample(_put(results, part, "txmanager"), lambda b=batch, n=count: figures.server_cost(n, b), "us")  # type: ignore[misc]
+        if options.server == "valkey" and find_jemalloc(valkey_binary()):
+            fast = _put(results, part, "txmanager, jemalloc")
+            sample(fast, lambda b=batch, n=count: figures.server_cost(n, b, jemalloc=True), "us")  # type: ignore[misc]
+        if options.tree:
+            before = _put(results, part, options.baseline)
+            sample(before, lambda b=batch, n=count: figures.server_cost(n, b, options.tree), "us")  # type: ignore[misc]
+
+
+def measure_submit(results: Results, options: argparse.Namespace) -> None:
+    few = 300 if options.quick else 2_000
+    trees = {"txmanager": ROOT, **({options.baseline: options.tree} if options.tree else {})}
+    for name, tree in trees.items():
+        sample(_put(results, "submit", name), lambda t=tree: figures.submits(few, 1, t), "p50_ms")  # type: ignore[misc]
+        sample(_put(results, "callers", name), lambda t=tree: figures.submits(few * 10, 64, t))  # type: ignore[misc]
 
 
 def measure_accept(results: Results, options: argparse.Namespace) -> None:
@@ -163,7 +188,12 @@ def measure_recovery(results: Results, options: argparse.Namespace) -> None:
     sample(_put(results, "recovery", "txmanager"), lambda: run(command, 400), "leases")
 
 
-GROUPS = {"network": ("network", "handler"), "latency": ("p50", "p99", "body")}
+GROUPS = {
+    "network": ("network", "few lanes", "handler"),
+    "latency": ("p50", "p99", "body"),
+    "server": tuple(f"server, {batch}" for batch in figures.BATCHES),
+    "submit": ("submit", "callers"),
+}
 """Parts that measure several figures at once."""
 
 

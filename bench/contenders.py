@@ -81,6 +81,10 @@ def ours(mode: str, redis: str, rpc: int, jobs: int, *more: str) -> list[str]:
     return [sys.executable, "-m", "bench.ours", mode, "--redis", redis, "--rpc", str(rpc), "--jobs", str(jobs), *more]
 
 
+def either(mode: str, redis: str, jobs: int, *more: str) -> list[str]:
+    return [sys.executable, str(ROOT / "bench" / "either.py"), mode, "--redis", redis, "--jobs", str(jobs), *more]
+
+
 def limit(name: str, redis: str, sink: int, jobs: int, work: str = "whole") -> list[str]:
     command = [sys.executable, "-m", "bench.limits", name]
     return [*command, "--redis", redis, "--sink", str(sink), "--jobs", str(jobs), "--work", work]
@@ -88,7 +92,8 @@ def limit(name: str, redis: str, sink: int, jobs: int, work: str = "whole") -> l
 
 @contextlib.contextmanager
 def tree_of(revision: str) -> Iterator[Path]:
-    """The sources of another commit, to be measured in turn with these: its code, driven by its own `bench.ours`."""
+    """The sources of another commit, to be measured in turn with these: its code, driven by its own `bench.ours`, or by
+    `bench/either.py`."""
     with tempfile.TemporaryDirectory(prefix="bench-against-") as folder:
         command = ["git", "archive", revision, "txmanager", "bench"]
         packed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)

@@ -19,6 +19,9 @@ RATE = 200.0
 WIDE = 128
 """The window of the drain without delays: what an operator who wants throughput sets for a direct endpoint."""
 
+BATCHES = (64, 16, 1)
+"""How many intents of a lane share a call, where the server's work is measured."""
+
 
 @dataclass
 class Series:
@@ -153,12 +156,33 @@ def limit(name: str, jobs: int, work: str = "whole") -> dict[str, Any]:
         return run(contenders.limit(name, at.redis.url, at.sink, jobs, work), 300)
 
 
-def latency_ours(
-    jobs: int, fsync: str = "everysec", durability: str = "none", source: Path = ROOT, *, jemalloc: bool = False
-) -> dict[str, Any]:
-    with stage(fsync=fsync, jemalloc=jemalloc) as at:
-        command = contenders.ours("latency", at.redis.url, at.rpc, jobs, "--durability", durability)
-        return run(command, 300, source=source)
+def either(mode: str, at: Stage, jobs: int, *words: str, source: Path = ROOT) -> dict[str, Any]:
+    """`bench/either.py` on one of the two trees."""
+    env = {**os.environ, "PYTHONPATH": str(source)}
+    return run(contenders.either(mode, at.redis.url, jobs, "--rpc", str(at.rpc), *words), 300, env, source)
+
+
+def latency_ours(jobs: int, fsync: str = "everysec", durability: str = "none", source: Path = ROOT) -> dict[str, Any]:
+    with stage(fsync=fsync) as at:
+        return either("latency", at, jobs, "--durability", durability, source=source)
+
+
+def submits(jobs: int, callers: int, source: Path = ROOT) -> dict[str, Any]:
+    """Callers who submit one intent after the other, each of them on disk before its caller is told."""
+    with stage(fsync="always") as at:
+        words = ("--callers", str(callers), "--durability", "fsync")
+        return either("submit", at, jobs, *words, source=source)
+
+
+def server_cost(jobs: int, batch: int, source: Path = ROOT, *, jemalloc: bool = False) -> dict[str, Any]:
+    """The server's processor time for one intent, accepted in batches and worked off with a window of that size."""
+    with stage(jemalloc=jemalloc) as at:
+        before = at.redis.cpu_s()
+        either("fill", at, jobs, "--batch", str(batch), source=source)
+        filled = at.redis.cpu_s()
+        run(contenders.ours("empty", at.redis.url, at.rpc, jobs, "--window", str(batch)), 600, source=source)
+        accept, work = filled - before, at.redis.cpu_s() - filled
+        return {"us": (accept + work) / jobs * 1e6, "accept": accept / jobs * 1e6, "work": work / jobs * 1e6}
 
 
 def latency_peer(name: str, jobs: int) -> dict[str, Any]:

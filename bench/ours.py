@@ -1,11 +1,10 @@
 """Ours, as a contender: the production ledger, worker and NEAR adapter, unchanged, in one process.
 
-    python -m bench.ours drain|latency|fill|empty|serve --redis URL --rpc PORT --jobs N [--window 16] ...
+    python -m bench.ours drain|fill|empty|serve --redis URL --rpc PORT --jobs N [--window 16] ...
 
-`drain` accepts all jobs first and then times the worker from its start to the last settlement. `latency` submits
-200 a second and times each from `submit` until a waiting caller in the same process holds the result. `fill` only
-accepts, `empty` only works off what was accepted with the same keys (`--stop-after`: a part of it), `serve` works
-until it is killed.
+`drain` accepts all jobs first and then times the worker from its start to the last settlement. `fill` only accepts,
+`empty` only works off what was accepted with the same keys (`--stop-after`: a part of it), `serve` works until it is
+killed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import gc
 import hashlib
 import json
 import logging
-import random
 import resource
 import time
 from collections.abc import Coroutine
@@ -140,39 +138,6 @@ async def count_calls(draining: Coroutine[Any, Any, dict[str, Any]], jobs: int) 
     return {**told, "calls": sum(entry.callcount for entry in profile.getstats()) / jobs}
 
 
-async def latency(ledger: RedisLedger, worker: Worker, jobs: int, rate: float) -> dict[str, Any]:
-    producer, took = Producer(ledger), []
-    running = asyncio.create_task(worker.run())
-    while not worker.ready:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-    loop = asyncio.get_running_loop()
-
-    async def one(number: int) -> None:
-        wanted = intent(number)
-        began = time.perf_counter()
-        record = (await producer.submit(wanted)).record
-        while not record.status.final:
-            told = await ledger.wait_final(record.lane, record.id, 1.0)
-            found = told if told is not None and told.life == record.life else await ledger.read(record.id)
-            assert found is not None
-            record = found
-        took.append(time.perf_counter() - began)
-
-    for warm in range(200):
-        await one(-1 - warm)
-    took.clear()
-    gc.collect()
-    rng, tasks, due = random.Random(1), [], loop.time()
-    for number in range(jobs):
-        due += rng.expovariate(rate)
-        await asyncio.sleep(max(0.0, due - loop.time()))
-        tasks.append(asyncio.create_task(one(number)))
-    await asyncio.gather(*tasks)
-    worker.stop()
-    await running
-    return {"latencies_ms": [round(s * 1000, 3) for s in took]}
-
-
 async def contend(options: argparse.Namespace) -> dict[str, Any]:
     ledger = RedisLedger(options.redis, prefix="ours", durability=options.durability)
     await ledger.start()
@@ -189,10 +154,8 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
             await worker.run()
         if options.count_calls:
             return await count_calls(drain(ledger, worker, options.jobs), options.jobs)
-        if options.mode in ("drain", "empty"):
-            told = await drain(ledger, worker, options.stop_after or options.jobs)
-            return {**told, "signed_in": SlowKey.batches}
-        return await latency(ledger, worker, options.jobs, options.rate)
+        told = await drain(ledger, worker, options.stop_after or options.jobs)
+        return {**told, "signed_in": SlowKey.batches}
     finally:
         await chain.close()
         await ledger.close()
@@ -200,12 +163,11 @@ async def contend(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("mode", choices=("drain", "latency", "fill", "empty", "serve"))
+    parser.add_argument("mode", choices=("drain", "fill", "empty", "serve"))
     parser.add_argument("--redis", required=True)
     parser.add_argument("--rpc", type=int, required=True)
     parser.add_argument("--jobs", type=int, required=True)
     parser.add_argument("--stop-after", type=int, default=0)
-    parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--window", type=int, default=16)
     parser.add_argument("--lanes", type=int, default=8)
     parser.add_argument("--durability", default="none")

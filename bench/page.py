@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.figures import RTT_MS, WIDE, Series
-from bench.report import Goal, bars, goals_table, series_rows, table
+from bench.figures import BATCHES, RTT_MS, WIDE
+from bench.goals import WINDOW, Results, found, goals
+from bench.report import bars, goals_table, series_rows, table
 
-_PYTHON = ("arq", "saq", "taskiq", "streaq", "rq")
-_WINDOW, _LANES = 16, 8
 _HEAD = ["", "per second", "lowest to highest", "ours is", "processor time per job, us", "violations"]
-Results = Mapping[str, Mapping[str, Series]]
 
 
 def write_page(
@@ -25,7 +23,9 @@ def write_page(
         _send(results),
         _network(results, plots),
         _latency(results, plots),
-        "\n## Goals\n\n" + goals_table(_goals(results)),
+        _accepting(results),
+        _server(results),
+        "\n## Goals\n\n" + goals_table(goals(results)),
         _small(results),
         _method(machine, jobs, peer_jobs, repeats),
     ]
@@ -65,79 +65,8 @@ the sink. With a delay it is higher for all contenders, because code runs slower
 {table(["machine", ""], [[name, value] for name, value in machine.items()])}"""
 
 
-def _of(results: Results, part: str, name: str) -> Series | None:
-    found = results.get(part, {}).get(name)
-    return found if found is not None and found.samples else None
-
-
-def _best(results: Results, part: str, names: tuple[str, ...]) -> Series | None:
-    found = [one for name in names if (one := _of(results, part, name)) is not None]
-    return max(found, key=lambda one: one.middle, default=None)
-
-
-def _goals(results: Results) -> list[Goal]:
-    goals: list[Goal] = []
-
-    def ratio(what: str, must: float, above: Series | None, below: Series | None, unit: str = "x") -> None:
-        if above is None or below is None or not below.middle:
-            return
-        found = above.middle / below.middle
-        shown, wanted = (f"{found:.2f}x", f">= {must:g}x") if unit == "x" else (f"{found:.0%}", f">= {must:.0%}")
-        goals.append(Goal(what, wanted, shown, found >= must))
-
-    def at_most(what: str, must: float, series: Series | None, unit: str) -> None:
-        if series is not None:
-            goals.append(Goal(what, f"<= {must:g} {unit}", f"{series.middle:,.4g} {unit}", series.middle <= must))
-
-    ours = _of(results, "drain", "txmanager")
-    best = _best(results, "drain", _PYTHON)
-    ratio(f"drained, against the best Python queue ({best.name if best else ''})", 6, ours, best)
-    ratio("drained, against BullMQ", 3.5, ours, _of(results, "drain", "bullmq"))
-    ratio("drained, against bare sign + POST + look-up", 0.7, ours, _of(results, "drain", "limit: raw"), "%")
-    ratio("durability = fsync, against everysec", 0.7, _of(results, "drain", "txmanager, fsync"), ours, "%")
-    far = _of(results, "network", "txmanager")
-    if far is not None:
-        bound = Series("bound", [_WINDOW * _LANES / RTT_MS * 1000])
-        ratio("20 ms network, against window x lanes / RTT", 0.7, far, bound, "%")
-        peers = tuple(name for name in results["network"] if not name.startswith("txmanager"))
-        ratio("20 ms network, against the best peer", 10, far, _best(results, "network", peers))
-        goals.append(Goal("20 ms network, order violations", "0", str(far.violations), far.violations == 0))
-    at_most("latency at 200/s, p50", 1.5, _of(results, "p50", "txmanager"), "ms")
-    at_most("latency at 200/s, p99", 5, _of(results, "p99", "txmanager"), "ms")
-    ratio(
-        "HTTP accept, against the same application without Redis",
-        0.5,
-        _of(results, "accept", "txmanager"),
-        _of(results, "accept", "without Redis"),
-        "%",
-    )
-    ratio(
-        "600 ms blocks: window 32 against window 1",
-        20,
-        _of(results, "blocks", "window 32"),
-        _of(results, "blocks", "window 1"),
-    )
-    at_most("Redis memory per live intent", 1_500, _of(results, "memory", "live"), "B")
-    at_most("Redis memory per final record", 1_000, _of(results, "memory", "final"), "B")
-
-    def times(what: str, must: float, more: Series | None, less: Series | None) -> None:
-        if more is not None and less is not None:
-            found = more.middle / less.middle
-            goals.append(Goal(what, f"<= {must:g}x", f"{found:.2f}x", found <= must))
-
-    times("cost per intent, 1,000 lanes", 1.3, _of(results, "growth", "1,000 lanes"), _of(results, "growth", "8 lanes"))
-    queued = _of(results, "million", "queued")
-    if queued is not None:
-        long, short = _of(results, "million", "long"), _of(results, "million", "short")
-        times(f"cost per intent, {queued.middle:,.0f} queued", 1.2, long, short)
-        late, early = _of(results, "million", "late_mb"), _of(results, "million", "early_mb")
-        times(f"worker memory after {queued.middle:,.0f} intents, against a tenth of them", 1.1, late, early)
-    at_most("recovery of every lane after a kill -9", 2, _of(results, "recovery", "txmanager"), "leases")
-    return goals
-
-
 def _drain(results: Results, plots: Path) -> str:
-    ours = _of(results, "drain", "txmanager")
+    ours = found(results, "drain", "txmanager")
     if ours is None:
         return ""
     group = results["drain"]
@@ -155,7 +84,7 @@ def _drain(results: Results, plots: Path) -> str:
     ]
     return f"""## Draining a full queue
 
-All jobs are queued first, then processed as fast as possible. The window of txmanager is {WIDE} here, and {_WINDOW}
+All jobs are queued first, then processed as fast as possible. The window of txmanager is {WIDE} here, and {WINDOW}
 in the sections with a delay.
 
 {table(_HEAD, series_rows(shown, ours))}
@@ -167,14 +96,14 @@ What one intent costs while a full queue is drained:
 
 {table(["", "per intent"], counted)}
 With a full queue, many intents share each round trip, which is why this figure is far below one. A single request on
-an idle lane needs about five round trips of its own, and waits for them; [comparison.md](comparison.md) names that
-figure.
+an idle lane needs three round trips of its own (accept, write ahead, settle), and waits for them;
+[comparison.md](comparison.md) names that figure.
 """
 
 
 def _send(results: Results) -> str:
     """What earlier pages compared with."""
-    ours = _of(results, "drain", "txmanager")
+    ours = found(results, "drain", "txmanager")
     if ours is None or "send" not in results:
         return ""
     rows = series_rows([ours, *results["send"].values()], ours)
@@ -197,14 +126,18 @@ def _network(results: Results, plots: Path) -> str:
         ),
         ("handler", f"{RTT_MS:g} ms in the handler", "The sink waits before it answers a send."),
     ):
-        ours = _of(results, part, "txmanager")
+        ours = found(results, part, "txmanager")
         if ours is not None:
             group = list(results[part].values())
             ordered = sorted(group, key=lambda s: -s.middle)
             bars(plots / f"{part}.svg", title, "jobs/s", [(s.name, s.middle) for s in ordered])
             rows = series_rows(group, ours)
-            out += f"\n## {title[0].upper()}{title[1:]}\n\n{what} Window {_WINDOW}.\n\n{table(_HEAD, rows)}\n"
+            out += f"\n## {title[0].upper()}{title[1:]}\n\n{what} Window {WINDOW}.\n\n{table(_HEAD, rows)}\n"
             out += f"![{part}](performance/{part}.svg)\n"
+    if "few lanes" in results:
+        rows = [[s.name, f"{s.middle:,.0f}", s.spread, f"{s.violations}"] for s in results["few lanes"].values()]
+        what = "The network again, with few lanes: a window for each round trip is the most that a lane can send."
+        out += f"\n{what}\n\n{table(['', 'per second', 'lowest to highest', 'violations'], rows)}"
     return out
 
 
@@ -213,7 +146,7 @@ def _latency(results: Results, plots: Path) -> str:
         return ""
     rows = []
     for name, low in sorted(results["p50"].items(), key=lambda pair: pair[1].middle or 1e9):
-        high, body = results["p99"][name], _of(results, "body", name)
+        high, body = results["p99"][name], found(results, "body", name)
         rows.append(
             [name, f"{low.middle:.2f}", f"{high.middle:.2f}", high.spread, f"{body.middle:.2f}" if body else ""]
             if low.samples
@@ -234,12 +167,41 @@ the clock of the other queues stops at the end of the job's body, as on earlier 
 """
 
 
-def _small(results: Results) -> str:
+def _accepting(results: Results) -> str:
     out = ""
+    if "submit" in results:
+        rows = [
+            [name, f"{alone.middle:.2f}", alone.spread, f"{crowd.middle:,.0f}", crowd.spread]
+            for name, alone in results["submit"].items()
+            if (crowd := found(results, "callers", name)) is not None and alone.samples
+        ]
+        head = ["", "alone, p50 ms", "lowest to highest", "64 callers, per second", "lowest to highest"]
+        what = "Each intent is on disk (`appendfsync always`) before `submit` returns."
+        out += f"\n## Submit\n\n{what}\n\n{table(head, rows)}"
     if "accept" in results:
         rows = [[s.name, f"{s.middle:,.0f}", s.spread] for s in results["accept"].values()]
         shown = table(["", "per second", "lowest to highest"], rows)
         out += f"\n## HTTP accept\n\n`POST /v1/intents`, keep-alive, 64 connections.\n\n{shown}"
+    return out
+
+
+def _server(results: Results) -> str:
+    rows = [
+        [str(batch), one.name, *(f"{us:.0f}" for us in (one.middle, one.more["accept"], one.more["work"])), one.spread]
+        for batch in BATCHES
+        for one in results.get(f"server, {batch}", {}).values()
+        if one.samples
+    ]
+    if not rows:
+        return ""
+    head = ["batch", "", "per intent, us", "of the last repeat: accept", "work", "lowest to highest"]
+    what = "Processor time of Redis for one intent, from its acceptance to its end. A batch of this size is accepted"
+    how = "for each of 8 lanes in one call, and worked off with a window of this size."
+    return f"\n## What an intent costs Redis\n\n{what}\n{how}\n\n{table(head, rows)}"
+
+
+def _small(results: Results) -> str:
+    out = ""
     if "signers" in results:
         rows = [[s.name, f"{s.middle:,.0f}", s.spread, str(s.violations)] for s in results["signers"].values()]
         shown = table(["the key", "per second", "lowest to highest", "out of order"], rows)
@@ -271,7 +233,7 @@ def _small(results: Results) -> str:
             ["worker memory after all", f"{told['late_mb']:.0f} MB"],
         ]
         out += f"\n## A long queue\n\n{table(['', ''], rows)}"
-    if (recovery := _of(results, "recovery", "txmanager")) is not None:
+    if (recovery := found(results, "recovery", "txmanager")) is not None:
         more = recovery.more
         rows = [
             ["in flight at the kill", f"{more['in_flight']:,.0f}"],
