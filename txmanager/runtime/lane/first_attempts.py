@@ -12,6 +12,7 @@ from txmanager.core.ledger import Taken, WriteAhead
 from txmanager.core.models import Attempt, failure
 from txmanager.core.states import Status
 from txmanager.core.turns import Turns
+from txmanager.runtime.accept.built import KIND as BUILT
 from txmanager.runtime.lane.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.lane.outbox import Outbox
 from txmanager.runtime.lane.owner import OwnedLane, Unserved
@@ -134,6 +135,8 @@ class FirstAttempts:
         """Ready to be signed, if nothing about it has to be decided."""
         lane, intent = self._lane, entry.intent
         if not lane.chain.instant(lane.id) or not lane.chain.serves(intent) or intent.kind in lane.chain.traits.turns:
+            return []
+        if intent.kind == BUILT:  # what comes of asking its callback is an end or bytes: it is asked once
             return []
         if self._late(entry) or not passes_seal(lane, entry):
             return []
