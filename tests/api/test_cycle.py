@@ -162,3 +162,17 @@ async def test_a_connection_that_waits_for_its_answer_is_kept():
     wire, made = await answer(app, ASK % (b"GET", b""))
     made.expire(asyncio.get_running_loop().time() + 1_000)
     assert not wire.ended
+
+
+async def test_a_body_that_never_comes_behind_a_pipelined_head_is_cut_off():
+    async def app(scope: Asgi, receive: Any, send: Send) -> None:
+        if scope["method"] == "POST":
+            await receive()
+        else:
+            await whole([])(scope, receive, send)
+
+    wire, made = await answer(app, ASK % (b"GET", b"") + ASK % (b"POST", b"Content-Length: 9\r\n"))
+    limits = made.settings
+    made.expire(asyncio.get_running_loop().time() + limits.header_timeout_s + limits.body_timeout_s + 1)
+    assert wire.told.count(b"HTTP/1.1 408 ") == 1
+    assert wire.ended

@@ -83,6 +83,8 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         if self.transport.is_closing():
             raise _Enough
+        if self.arriving_since is None:
+            self.arriving_since = self.loop.time()  # it began in the packet that ended the one before
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
