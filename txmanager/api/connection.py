@@ -49,6 +49,13 @@ class Connection(HttpToolsProtocol):
     def asked(self) -> bool:
         return self.cycle is not None
 
+    @property
+    def _behind_another(self) -> bool:
+        """Whether what arrives is pipelined behind a request without an answer: it may not be read meanwhile, and a
+        refusal would be taken for the other's answer."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return bool(self.pipeline) or (self._in_head and answering)
+
     # -- from the transport
 
     def connection_made(self, transport: Any) -> None:
@@ -119,6 +126,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As uvicorn's, without its timer for each request: the sweep ends what is idle."""
         self._quiet_since = self.loop.time()
+        if self.arriving_since is not None:
+            self.arriving_since = self._quiet_since  # what is on its way may have waited for this
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -133,7 +142,7 @@ class Connection(HttpToolsProtocol):
             self.drop(Idle.STALLED.value)
         elif self.arriving_since is not None and not self.transport.is_closing():
             limit = self.settings.header_timeout_s + (0 if self._in_head else self.settings.body_timeout_s)
-            if now - self.arriving_since <= limit:
+            if now - self.arriving_since <= limit or self._behind_another:
                 return
             # a handler that reads no more (the answer is under way) is not the client's fault
             if self.cycle is None or not self.cycle.response_started:
