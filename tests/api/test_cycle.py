@@ -200,3 +200,13 @@ async def test_a_slow_request_is_not_told_so_before_the_one_ahead_of_it_is_answe
     assert wire.told.startswith(b"HTTP/1.1 202 ")
     assert wire.told.count(b"HTTP/1.1 408 ") == told
     assert wire.ended
+
+
+@pytest.mark.parametrize("bad", [b"no request\r\n\r\n", ASK % (b"GET", b"X: " + b"x" * 40_000 + b"\r\n")])
+async def test_what_is_refused_behind_a_request_without_an_answer_is_not_answered_in_its_place(bad):
+    async def app(scope: Asgi, receive: Any, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    wire, made = await answer(app, ASK % (b"GET", b""))
+    made.data_received(bad)
+    assert (wire.writes, wire.ended) == ([], True)

@@ -95,7 +95,6 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         self._head_bytes = 0
         most = self.settings.max_header_bytes
         if len(self.url) + sum([len(n) + len(v) + 4 for n, v in self.headers]) > most:
@@ -108,6 +107,7 @@ class Connection(HttpToolsProtocol):
             # each takes a hundred times the memory of its bytes, and one packet holds thousands
             self.drop("pipelined")
             raise _Enough
+        self._in_head = False
         super().on_headers_complete()
         self.cycle.__class__ = Cycle  # uvicorn makes its own, and none of it has run yet
         if self.places.is_spare(self):
@@ -188,6 +188,9 @@ class Connection(HttpToolsProtocol):
 
     def end(self, error: ApiError) -> None:
         if self.transport.is_closing():
+            return
+        if self._behind_another:
+            self.drop("pipelined")
             return
         status, body, headers = encoded(error)
         lines = [f"HTTP/1.1 {status} Request Refused".encode()]
