@@ -162,3 +162,51 @@ async def test_a_connection_that_waits_for_its_answer_is_kept():
     wire, made = await answer(app, ASK % (b"GET", b""))
     made.expire(asyncio.get_running_loop().time() + 1_000)
     assert not wire.ended
+
+
+async def test_a_body_that_never_comes_behind_a_pipelined_head_is_cut_off():
+    async def app(scope: Asgi, receive: Any, send: Send) -> None:
+        if scope["method"] == "POST":
+            await receive()
+        else:
+            await whole([])(scope, receive, send)
+
+    wire, made = await answer(app, ASK % (b"GET", b"") + ASK % (b"POST", b"Content-Length: 9\r\n"))
+    limits = made.settings
+    made.expire(asyncio.get_running_loop().time() + limits.header_timeout_s + limits.body_timeout_s + 1)
+    assert wire.told.count(b"HTTP/1.1 408 ") == 1
+    assert wire.ended
+
+
+@pytest.mark.parametrize(("slow", "told"), [(b"GET / HT", 0), (ASK % (b"POST", b"Content-Length: 9\r\n"), 1)])
+async def test_a_slow_request_is_not_told_so_before_the_one_ahead_of_it_is_answered(slow, told):
+    go_on = asyncio.Event()
+
+    async def app(scope: Asgi, receive: Any, send: Send) -> None:
+        if scope["method"] == "POST":
+            await receive()
+        await go_on.wait()
+        await whole([])(scope, receive, send)
+
+    wire, made = await answer(app, ASK % (b"GET", b""))
+    made.data_received(slow)
+    made.expire(asyncio.get_running_loop().time() + 1_000)
+    assert (wire.writes, wire.ended) == ([], False)
+    go_on.set()
+    await asyncio.sleep(0.01)
+    made.expire(asyncio.get_running_loop().time() + 1)
+    assert not wire.ended, "it has all of its time from now on: nothing of it was read before"
+    made.expire(asyncio.get_running_loop().time() + 1_000)
+    assert wire.told.startswith(b"HTTP/1.1 202 ")
+    assert wire.told.count(b"HTTP/1.1 408 ") == told
+    assert wire.ended
+
+
+@pytest.mark.parametrize("bad", [b"no request\r\n\r\n", ASK % (b"GET", b"X: " + b"x" * 40_000 + b"\r\n")])
+async def test_what_is_refused_behind_a_request_without_an_answer_is_not_answered_in_its_place(bad):
+    async def app(scope: Asgi, receive: Any, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    wire, made = await answer(app, ASK % (b"GET", b""))
+    made.data_received(bad)
+    assert (wire.writes, wire.ended) == ([], True)

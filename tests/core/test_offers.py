@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.test_decide import NEAR
-from tests.core.test_lane_plan import NOW, POLICY, lane, next_of, plan
+from tests.core.test_lane_plan import NOW, POLICY, flight, lane, next_of, plan
 from txmanager.core.keyless_plan import KeylessPlan
 from txmanager.core.lane_plan import LanePlan
 from txmanager.core.ledger import Taken
@@ -117,6 +117,14 @@ def test_lane_that_is_handed_back_uses_no_offer() -> None:
     made.offer(entry(5))
     made.stop_taking()
     assert next_of(made) == "nothing"
+
+
+def test_bytes_of_a_refused_offer_that_are_recorded_later_count_from_where_their_record_stands() -> None:
+    """The offer may have lied about its place; signed again after a take, the bytes are the same."""
+    made, signed = plan(), flight(9).record
+    made.head.gave_up({signed.attempts[0].name: "777-0"})
+    made.head.own([signed])
+    assert (made.head.cursor, made.head.signed_upto) == (10, signed.position)
 
 
 def test_keyless_lane_takes_whatever_a_wake_up_brings() -> None:

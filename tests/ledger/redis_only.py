@@ -198,6 +198,34 @@ async def large_entry_is_taken_and_not_brought(stage: Stage) -> None:
 
 
 @redis_promise
+async def wake_up_that_cannot_be_read_brings_no_entry(stage: Stage) -> None:
+    """Anybody may speak on the channel; what its owner compares must be comparable."""
+    lane, ledger = await stage.lane(), redis_of(stage)
+    channel = ledger._keys.wake(lane)
+    while await ledger.wait_wake([lane], 0.1):
+        pass
+    for position in ("", "5", "5-", "5-x", "5-3-2", "x-1"):
+        said = "\n".join(("entry", position, "t/p/k", "life", "print", "near.transfer", "", "{}"))
+        await ledger.runner.plain(channel, ("PUBLISH", channel, said))
+        assert await ledger.wait_wake([lane], 30) == {lane}
+        assert ledger.heard(lane) is None, position
+
+
+@redis_promise
+async def words_that_are_no_text_cost_nobody_the_subscription(stage: Stage) -> None:
+    lane, ledger = await stage.lane(), redis_of(stage)
+    id, channel = stage.intent("k1").id, ledger._keys.final(lane)
+    await ledger.wait_final(lane, id, 0.5)
+    connection = ledger._subscriber._connection
+    caller = asyncio.create_task(ledger.wait_final(lane, id, 30))
+    await asyncio.sleep(0.01)
+    await ledger.runner.plain(channel, ("PUBLISH", channel, b"\xff\n> \xff"))
+    await ledger.runner.plain(channel, ("PUBLISH", channel, id.text))
+    assert await asyncio.wait_for(caller, 20) is None
+    assert ledger._subscriber._connection is connection
+
+
+@redis_promise
 async def many_ends_travel_as_ids_alone(stage: Stage) -> None:
     fence = await stage.own(await stage.lane())
     writes = await stage.inflight(fence, 5)

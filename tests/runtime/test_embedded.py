@@ -158,6 +158,21 @@ async def test_a_callback_that_builds_nothing_fails_alone_and_spends_nothing(
     assert stage.amounts() == [1, 2]
 
 
+async def test_a_callback_that_fails_is_asked_once_also_when_its_intent_came_with_the_wake_up(stage: Stage) -> None:
+    asked: list[int] = []
+
+    async def build(slot: Slot) -> Built:
+        asked.append(slot.nonce)
+        raise RuntimeError
+
+    async with embedded(stage) as manager:
+        await manager.execute(POOL, "before", **payment(stage, 1))
+        await asyncio.sleep(0.1)  # the worker is subscribed, and has nothing to take
+        failed = await manager.execute_built(stage.lane, "bad", build)
+    assert (failed.error or {})["code"] == "not_built"
+    assert len(asked) == 1
+
+
 async def test_a_builder_that_died_before_the_write_ahead_costs_its_build_time_and_nothing_else(stage: Stage) -> None:
     """The intent is accepted, its process gone: whoever owns the lane next fails it and goes on."""
 

@@ -142,6 +142,24 @@ async def test_a_paused_lane_signs_nothing_that_a_wake_up_brings(either: Stage) 
     assert either.amounts() == [1, 2]
 
 
+async def test_a_lane_that_breaks_after_the_write_ahead_loses_nothing_of_what_a_wake_up_brought(stage: Stage) -> None:
+    armed = False
+
+    def point(name: str) -> None:
+        nonlocal armed
+        if name == "after_write_ahead" and armed:
+            armed = False
+            raise RuntimeError("a bug")
+
+    await stage.start(point=point)
+    await stage.done(await stage.submit(stage.transfer("k1", 1)))
+    await asyncio.sleep(0.1)
+    armed = True
+    await stage.done(await stage.submit(stage.transfer("k2", 2)), timeout=10)
+    assert not armed
+    assert stage.amounts() == [1, 2]
+
+
 async def test_an_end_of_another_life_is_not_taken_for_this_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign installation may speak on the same channel."""
     await calm(stage)

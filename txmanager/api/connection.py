@@ -49,6 +49,13 @@ class Connection(HttpToolsProtocol):
     def asked(self) -> bool:
         return self.cycle is not None
 
+    @property
+    def _behind_another(self) -> bool:
+        """Whether what arrives is pipelined behind a request without an answer: it may not be read meanwhile, and a
+        refusal would be taken for the other's answer."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return bool(self.pipeline) or (self._in_head and answering)
+
     # -- from the transport
 
     def connection_made(self, transport: Any) -> None:
@@ -83,10 +90,11 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         if self.transport.is_closing():
             raise _Enough
+        if self.arriving_since is None:
+            self.arriving_since = self.loop.time()  # it began in the packet that ended the one before
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         self._head_bytes = 0
         most = self.settings.max_header_bytes
         if len(self.url) + sum([len(n) + len(v) + 4 for n, v in self.headers]) > most:
@@ -99,6 +107,7 @@ class Connection(HttpToolsProtocol):
             # each takes a hundred times the memory of its bytes, and one packet holds thousands
             self.drop("pipelined")
             raise _Enough
+        self._in_head = False
         super().on_headers_complete()
         self.cycle.__class__ = Cycle  # uvicorn makes its own, and none of it has run yet
         if self.places.is_spare(self):
@@ -117,6 +126,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As uvicorn's, without its timer for each request: the sweep ends what is idle."""
         self._quiet_since = self.loop.time()
+        if self.arriving_since is not None:
+            self.arriving_since = self._quiet_since  # what is on its way may have waited for this
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -131,7 +142,7 @@ class Connection(HttpToolsProtocol):
             self.drop(Idle.STALLED.value)
         elif self.arriving_since is not None and not self.transport.is_closing():
             limit = self.settings.header_timeout_s + (0 if self._in_head else self.settings.body_timeout_s)
-            if now - self.arriving_since <= limit:
+            if now - self.arriving_since <= limit or self._behind_another:
                 return
             # a handler that reads no more (the answer is under way) is not the client's fault
             if self.cycle is None or not self.cycle.response_started:
@@ -177,6 +188,9 @@ class Connection(HttpToolsProtocol):
 
     def end(self, error: ApiError) -> None:
         if self.transport.is_closing():
+            return
+        if self._behind_another:
+            self.drop("pipelined")
             return
         status, body, headers = encoded(error)
         lines = [f"HTTP/1.1 {status} Request Refused".encode()]

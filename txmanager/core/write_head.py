@@ -44,11 +44,11 @@ class WriteHead:
 
     def own(self, records: Iterable[Record]) -> None:
         """Take over what a late copy of our own request wrote ahead after we had given it up."""
-        for attempt in [a for r in records for a in r.attempts if a.name in self.given_up]:
-            position = self.given_up.pop(attempt.name)
+        for record, attempt in [(r, a) for r in records for a in r.attempts if a.name in self.given_up]:
+            del self.given_up[attempt.name]
             self.cursor = max(self.cursor, attempt.nonce + 1)
-            if attempt.purpose is Purpose.FIRST:
-                self.signed_upto = max(self.signed_upto, position, key=place)
+            if attempt.purpose is Purpose.FIRST:  # where the record stands: a refused offer may have said otherwise
+                self.signed_upto = max(self.signed_upto, record.position, key=place)
 
     def follow(self, lane: Lane) -> bool:
         """Whether the cursor is where it is because of a request of ours that had no answer, or arrived after it had

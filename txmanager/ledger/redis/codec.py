@@ -88,6 +88,7 @@ def heard(lines: bytes) -> Taken | None:
         sid, *values = lines.split(b"\n", 6)
         flat = [part for pair in zip(_ENTRY, values, strict=True) for part in pair]
         taken = entry(sid, flat)
+        place(taken.position)  # the lane compares it with its own
         return replace(taken, digest=hashlib.sha1(b"\n".join(flat), usedforsecurity=False).hexdigest())
     except (ValueError, LookupError, TypeError, AttributeError):
         return None

@@ -208,7 +208,7 @@ class Subscriber:
         """Ids, some followed by their final record."""
         for line, following in zip(lines, [*lines[1:], b""], strict=True):
             if not line.startswith(b"> "):
-                self._finished(line.decode(), following[2:] if following.startswith(b"> ") else b"")
+                self._finished(line.decode(errors="replace"), following[2:] if following.startswith(b"> ") else b"")
 
     def _finished(self, id: str, record: bytes = b"") -> None:
         waiting = self._finals.get(id)

@@ -12,6 +12,7 @@ from txmanager.core.ledger import Taken, WriteAhead
 from txmanager.core.models import Attempt, failure
 from txmanager.core.states import Status
 from txmanager.core.turns import Turns
+from txmanager.runtime.accept.built import KIND as BUILT
 from txmanager.runtime.lane.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.lane.entries import Entries
 from txmanager.runtime.lane.outbox import Outbox
@@ -111,27 +112,33 @@ class FirstAttempts:
         whatever is not usual about it shows once it is taken."""
         lane = self._lane
         try:
-            ready = await self._usual(entry)
-            if not ready:
-                return
-            with lane.context.metrics.sign_s.time():
-                attempts = await self._signatures(ready, lane.plan.head.cursor)
+            ready, attempts = await self._signed(entry)
             if attempts:
                 lane.context.point("after_sign")
-                await self._write_and_send(ready, attempts)
+                await self._write_and_send(ready, attempts)  # what breaks here breaks the lane: bytes may be recorded
+        finally:
+            if lane.plan.head.signed_upto != entry.position:
+                lane.plan.take_again()
+
+    async def _signed(self, entry: Taken) -> tuple[Ready, Sequence[Attempt]]:
+        """Nothing, if it is not usual or breaks somebody: then it is taken, and breaks again where that is counted."""
+        try:
+            if ready := await self._usual(entry):
+                with self._lane.context.metrics.sign_s.time():
+                    return ready, await self._signatures(ready, self._lane.plan.head.cursor)
         except NotSigned:
             pass
         except Exception as error:
             if not is_break(error):
                 raise
-        finally:
-            if lane.plan.head.signed_upto != entry.position:
-                lane.plan.take_again()
+        return [], []
 
     async def _usual(self, entry: Taken) -> Ready:
         """Ready to be signed, if nothing about it has to be decided."""
         lane, intent = self._lane, entry.intent
         if not lane.chain.instant(lane.id) or not lane.chain.serves(intent) or intent.kind in lane.chain.traits.turns:
+            return []
+        if intent.kind == BUILT:  # what comes of asking its callback is an end or bytes: it is asked once
             return []
         if self._late(entry) or not passes_seal(lane, entry):
             return []
