@@ -11,7 +11,7 @@ from tests.waiting import until
 from txmanager.core.errors import Unavailable
 from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import Event, LaneSpec, new_intent
-from txmanager.core.positions import place
+from txmanager.core.positions import place, place_text
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.runtime.deliver import events
 from txmanager.runtime.deliver.events import EventHub, PoolFollower
@@ -223,3 +223,46 @@ async def test_a_place_names_no_lane_that_had_nothing_of_late(monkeypatch):
         await fill(ledger, lanes[8], ["b"])
         async with hub.pool("p", places, base) as resumed:
             assert [e.intent.key for e in await resumed.next(20.0)] == ["b"]
+
+
+async def test_a_lane_that_cannot_be_read_takes_no_events_of_another_with_it():
+    ledger = await stage()
+    for lane in LANES:
+        await fill(ledger, lane, [lane])
+    real, asked = ledger.events, 0
+
+    async def away_once(lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise Unavailable("away")
+        return await real(lane, after, count)
+
+    ledger.events = away_once  # type: ignore[method-assign]
+    async with EventHub(ledger, poll_s=20.0).pool("p", {}) as follower:
+        keys = [event.intent.key for _ in range(2) for event in await follower.next(20.0)]
+    assert sorted(keys) == LANES
+
+
+async def test_a_follower_that_resumes_is_told_a_bounded_part_at_a_time():
+    async with many(20) as (ledger, hub, lanes, _):
+        for lane in lanes:
+            await fill(ledger, lane, [f"{lane}/{n}" for n in range(500)])
+        async with hub.pool("p", {}) as follower:
+            told: list[str] = []
+            while len(told) < 20 * 500:
+                found = await follower.next(20.0)
+                assert 0 < len(found) <= 2_500
+                told += [event.intent.key for event in found]
+        assert len(set(told)) == len(told)
+
+
+async def test_busy_lanes_keep_no_other_waiting(monkeypatch):
+    monkeypatch.setattr(events, "_PAGE", 1)
+    monkeypatch.setattr(events, "_MOST", 2)
+    async with many(5, hints=False) as (ledger, hub, lanes, _):
+        for lane in lanes:
+            await fill(ledger, lane, [f"{lane}/{n}" for n in range(10 if lane != lanes[4] else 1)])
+        async with hub.pool("p", {}) as follower:
+            first = [event.lane for _ in range(3) for event in await follower.next(20.0)]
+        assert set(first) == set(lanes)

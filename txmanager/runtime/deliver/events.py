@@ -31,6 +31,8 @@ from txmanager.core.positions import Place, place, place_text
 from txmanager.runtime.registry import Lanes, Registry
 
 _PAGE = 500
+_MOST = 2_000
+"""Events that a pool's follower takes at a time; a page of the last lane may come on top."""
 _RECENT = 2_000
 _REPLAY_PAGES = 8
 _READS_PER_S = 1_000
@@ -173,12 +175,12 @@ class PoolFollower:
         self._raise_at = float("inf")
         self._left: dict[str, float] = {}
         """Lanes that left the registry, and when: what they had is told first."""
-        self._news: set[str] = set()
-        """Lanes that may have something."""
+        self._news: dict[str, None] = {}
+        """Lanes that may have something; the one that waits longest comes first."""
         self._collected_at = float("-inf")
 
     def ring(self, lane: str) -> None:
-        self._news.add(lane)
+        self._news[lane] = None
         self._bell.set()
 
     def was_quiet(self, lane: str) -> None:
@@ -193,7 +195,8 @@ class PoolFollower:
         await self._follow(lanes)
 
     async def next(self, timeout_s: float) -> list[Event]:
-        """At most a page per lane; empty when nothing came in time. Sets the places behind what it returns."""
+        """At most a page per lane, and not much more than `_MOST`; empty when nothing came in time. Sets the places
+        behind what it returns."""
         if self._lanes is None:
             await self.join()
         found = await self._collect()
@@ -208,21 +211,23 @@ class PoolFollower:
 
     async def _collect(self) -> list[Event]:
         found: list[Event] = []
-        looking = set(self._news)
-        try:
-            while looking:
-                lane = next(iter(looking))
-                self._news.discard(lane)  # first: what comes meanwhile rings again
-                at = self.places.get(lane, self.base)
-                events = await self._hub.after(self._tails[lane], at, _PAGE)
-                looking.discard(lane)
-                if events:
-                    self.places[lane] = place(events[-1].id)
-                    found += events
-                if len(events) == _PAGE:
-                    self._news.add(lane)
-        finally:
-            self._news = self._news | looking  # a new one: a set that was large once stays large
+        for lane in list(self._news):
+            if len(found) >= _MOST:
+                break
+            del self._news[lane]  # first: what comes meanwhile rings again
+            try:
+                events = await self._hub.after(self._tails[lane], self.places.get(lane, self.base), _PAGE)
+            except TxManagerError:
+                self._news[lane] = None
+                if not found:
+                    raise
+                break  # the places are behind what was found: it has to be told
+            if events:
+                self.places[lane] = place(events[-1].id)
+                found += events
+            if len(events) == _PAGE:
+                self._news[lane] = None
+        self._news = dict(self._news)  # a new one: one that was large once stays large
         self._let_go()
         if asyncio.get_running_loop().time() >= self._raise_at:
             self._raise_base()
@@ -247,7 +252,7 @@ class PoolFollower:
                 if since != self.base:
                     self.places.setdefault(lane, since)
                 if not first or self._resumed:
-                    self._news.add(lane)
+                    self._news[lane] = None
         self._lanes, self._looked, self._ahead_ms = lanes, now, now - 1000 * time
         self._raise_at = min(self._raise_at, time + _RAISE_EVERY_S)
 
@@ -266,6 +271,8 @@ class PoolFollower:
         """Name no lanes any more that had nothing for a while, up to when all of them were read."""
         self._raise_at = asyncio.get_running_loop().time() + _RAISE_EVERY_S
         read_at = min((tail.read_at for tail in self._tails.values()), default=float("-inf"))
+        if len(self._news) > _PAGE:
+            return  # most of them were not told yet, and each would be named
         if read_at == float("-inf") or (base := (int(1000 * read_at + self._ahead_ms) - LATE_MS, 0)) <= self.base:
             return
         for lane in self._news:  # read, and not told yet
