@@ -266,3 +266,22 @@ async def test_busy_lanes_keep_no_other_waiting(monkeypatch):
         async with hub.pool("p", {}) as follower:
             first = [event.lane for _ in range(3) for event in await follower.next(20.0)]
         assert set(first) == set(lanes)
+
+
+async def test_a_lane_that_comes_while_others_are_busy_is_followed():
+    async with many(1, hints=False) as (ledger, hub, lanes, _):
+        hub.registry._fresh_s = 0.05
+        async with hub.pool("p") as follower:
+            await follower.join()
+            new, told, n = f"{lanes[0]}new", set[str](), 0
+            await ledger.register(LaneSpec(new, "p"))
+            await fill(ledger, new, ["a"])
+            began = asyncio.get_running_loop().time()
+            while new not in told and asyncio.get_running_loop().time() - began < 2.0:
+                await fill(ledger, lanes[0], [f"{n}"])
+                busy = hub._tails[lanes[0]]
+                busy.dispatch(await ledger.events(lanes[0], place_text(busy.cursor)))  # it never rests
+                n += 1
+                told |= {event.lane for event in await follower.next(20.0)}
+                await asyncio.sleep(0.01)
+            assert new in told

@@ -199,6 +199,7 @@ class PoolFollower:
         behind what it returns."""
         if self._lanes is None:
             await self.join()
+        await self._follow(self._hub.registry.known(self._pool))
         found = await self._collect()
         if not found:
             await _rings(self._bell, timeout_s)
