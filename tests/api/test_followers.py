@@ -244,6 +244,17 @@ async def test_a_lane_that_cannot_be_read_takes_no_events_of_another_with_it():
     assert sorted(keys) == LANES
 
 
+async def test_a_lane_that_is_rung_again_and_again_keeps_its_turn():
+    async with many(400) as (_, hub, lanes, reads), hub.pool("p") as follower:
+        await follower.join()
+        for lane in lanes:
+            hub.ring(lane)
+        while not reads[lanes[300]]:
+            hub.ring(lanes[150])
+            await asyncio.sleep(0.001)
+        assert reads[lanes[150]], "it was behind all of them, for as long as hints came"
+
+
 async def test_a_follower_that_resumes_is_told_a_bounded_part_at_a_time():
     async with many(20) as (ledger, hub, lanes, _):
         for lane in lanes:

@@ -384,6 +384,8 @@ class EventHub:
             tail.hinted = True
             return
         due = asyncio.get_running_loop().time() + pause_s
+        if due >= tail.due:
+            return  # one that is rung again and again keeps its turn
         if not self._due or due < self._due[0][0]:
             self._sooner.set()
         tail.due = due
@@ -397,7 +399,7 @@ class EventHub:
             while self._due and self._due[0][0] <= loop.time() and len(self._reads) < _AT_ONCE:
                 due, _, tail = heapq.heappop(self._due)
                 if tail.due == due:
-                    tail.reading, tail.hinted = True, False
+                    tail.due, tail.reading, tail.hinted = float("inf"), True, False
                     read = asyncio.create_task(self._read(tail))
                     self._reads.add(read)
                     read.add_done_callback(self._was_read)
