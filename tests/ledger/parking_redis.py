@@ -140,3 +140,27 @@ async def lane_that_was_stopped_while_it_was_parked_keeps_no_trace_of_it(stage: 
     await ledger.set_lane(LANE, LaneState.PAUSED, "look")
     key = ledger._keys.lane(LANE)
     assert await ledger.runner.plain(key, ("HEXISTS", key, "parked")) == [0]
+
+
+@redis_promise
+async def lane_that_is_followed_from_now_on_is_told_once_it_is_listened_to(stage: Stage) -> None:
+    """Nobody would hear of what happens before: whoever follows it reads it once more."""
+    ledger, lane = redis_of(stage), await stage.lane()
+    assert await ledger.wait_news([lane], 5.0) == {lane}, "nobody listened to it before"
+    known = await stage.lane("near:net:quiet:ed25519.b")
+    for channel in (ledger._keys.wake(known), ledger._keys.final(known)):
+        await ledger._subscriber._confirmed(channel, 5.0)
+    lanes = [lane, known]
+    assert known in await ledger.wait_news(lanes, 5.0), "it was listened to for another reason"
+    while await ledger.wait_news(lanes, 0.2):
+        pass
+    connection = ledger._subscriber._connection
+    assert connection is not None
+    assert connection.transport is not None
+    connection.transport.abort()
+    assert await ledger.wait_news(lanes, 5.0) == set(lanes), "the connection is lost"
+    again: set[str] = set()
+    while again != set(lanes):
+        news = await ledger.wait_news(lanes, 5.0)
+        assert news, "what happened before there was a new one"
+        again |= news
