@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
@@ -174,3 +174,17 @@ async def test_an_address_whose_maker_died_before_the_registry_knew_is_listed_wi
         assert [route.lane for route in await ledger.routes()] == [place.lane]
         assert await ledger.parked() == []
         await desk.chain.close()
+
+
+async def test_an_address_that_is_back_before_the_registry_was_read_again_is_served(anvil):
+    """A registry that was read as a whole meanwhile is the same as before: nothing in it says that it was away."""
+    async with running(anvil) as stage:
+        wallet = funded(anvil)
+        await stage.send(wallet, "t0")
+        place, ledger = stage.place(wallet), stage.ledger
+        same = await ledger.routes()
+        ledger.routes = AsyncMock(return_value=same)  # type: ignore[method-assign]
+        await until(lambda: stage.worker._routes is same, 20)
+        await stage.parked(wallet)
+        await ledger.register(place.pool.spec(place.lane))
+        await until(lambda: stage.worker.owned == [place.lane], 20, what="it is served again")
