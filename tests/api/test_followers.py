@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.waiting import until
+from txmanager.api.streams import Streams, _pack
 from txmanager.core.errors import Unavailable
 from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import Event, LaneSpec, new_intent
@@ -201,6 +202,43 @@ async def told(follower: PoolFollower) -> list[str]:
 async def quiet(follower: PoolFollower, hub: EventHub, lanes: list[str]) -> bool:
     assert await follower.next(0.05) == []
     return hub.lanes == lanes
+
+
+async def test_a_stream_that_resumes_is_told_what_lanes_had_that_were_parked_meanwhile():
+    async with many(3, hints=False) as (ledger, hub, lanes, _):
+        now = ledger._clock()
+        ledger._clock = lambda: now - 7_200_000
+        await fill(ledger, lanes[0], ["old"])
+        ledger._clock = lambda: now - 3_600_000
+        async with hub.pool("p") as follower:
+            await follower.join()
+            id = _pack(follower)
+        for lane in lanes[:2]:
+            await fill(ledger, lane, [f"{lane}/{n}" for n in range(700)])
+            await parked(ledger, lane)
+        ledger._clock = lambda: now
+        streams = Streams(None, hub, None, None, 1, 1)  # type: ignore[arg-type]
+        hub.registry._fresh_s = 0.0
+        at = await streams._place("p", id, await hub.registry.lanes("p"))
+        async with hub.pool("p", at.places, at.base, at.parked) as follower:
+            heard: list[str] = []
+            while len(heard) < 1_400:
+                ledger.stores[lanes[1]].parked = not heard  # it comes back
+                found = await follower.next(20.0)
+                heard += [event.intent.key for event in found]
+        for lane in lanes[:2]:
+            assert [key for key in heard if key.startswith(lane)] == [f"{lane}/{n}" for n in range(700)]
+
+
+async def test_a_stream_that_was_away_for_a_moment_looks_at_no_parked_lane():
+    async with many(2, hints=False) as (ledger, hub, lanes, _):
+        async with hub.pool("p") as follower:
+            await follower.join()
+            id = _pack(follower)
+        await parked(ledger, lanes[0])
+        hub.registry._fresh_s = 0.0
+        streams = Streams(None, hub, None, None, 1, 1)  # type: ignore[arg-type]
+        assert (await streams._place("p", id, await hub.registry.lanes("p"))).parked == ()
 
 
 async def test_a_place_names_no_lane_that_had_nothing_of_late(monkeypatch):

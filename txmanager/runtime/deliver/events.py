@@ -16,11 +16,12 @@ import hashlib
 import heapq
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 
 import structlog
 
@@ -159,12 +160,16 @@ class PoolFollower:
     """Events of every lane of a pool, merged as they come. It stands at `places` in lanes that had some, and at `base`
     in all others."""
 
-    def __init__(self, hub: EventHub, pool: str, places: Mapping[str, Place] | None, base: Place) -> None:
+    def __init__(
+        self, hub: EventHub, pool: str, places: Mapping[str, Place] | None, base: Place, parked: Sequence[str]
+    ) -> None:
         self._hub = hub
         self._pool = pool
         self._resumed = places is not None
         self.places: dict[str, Place] = dict(places or {})
         self.base = base
+        self._past = {lane: base for lane in parked if lane not in self.places}
+        """Lanes that left the registry before: what they had is told, and they are followed only if they come back."""
         self._bell = asyncio.Event()
         self._tails: dict[str, _Tail] = {}
         self._lanes: Lanes | None = None
@@ -212,7 +217,7 @@ class PoolFollower:
 
     async def _collect(self) -> list[Event]:
         found: list[Event] = []
-        for lane in list(self._news):
+        for lane in list(islice(self._news, _MOST)):
             if len(found) >= _MOST:
                 break
             del self._news[lane]  # first: what comes meanwhile rings again
@@ -229,10 +234,29 @@ class PoolFollower:
             if len(events) == _PAGE:
                 self._news[lane] = None
         self._news = dict(self._news)  # a new one: one that was large once stays large
+        if not self._news:
+            await self._collect_past(found)
+        if self._news or self._past:
+            self._bell.set()
         self._let_go()
         if asyncio.get_running_loop().time() >= self._raise_at:
             self._raise_base()
         return sorted(found, key=lambda e: e.at) if len(self._tails) > 1 else found
+
+    async def _collect_past(self, found: list[Event]) -> None:
+        for lane, at in list(islice(self._past.items(), _MOST)):
+            if len(found) >= _MOST:
+                return
+            try:
+                events = await self._hub.ledger.events(lane, place_text(at), _PAGE)
+            except TxManagerError:
+                if not found:
+                    raise
+                return
+            found += events
+            del self._past[lane]
+            if len(events) == _PAGE:
+                self._past[lane] = place(events[-1].id)
 
     async def _follow(self, lanes: Lanes) -> None:
         if lanes is self._lanes:
@@ -250,8 +274,9 @@ class PoolFollower:
                 self._left.setdefault(lane, time)
             if lane not in self._tails:
                 self._tails[lane] = self._hub.join(lane, (now - 1, 0), time, self)
-                if since != self.base:
-                    self.places.setdefault(lane, since)
+                at = self._past.pop(lane, since)
+                if at != self.base:
+                    self.places.setdefault(lane, at)
                 if not first or self._resumed:
                     self._news[lane] = None
         self._lanes, self._looked, self._ahead_ms = lanes, now, now - 1000 * time
@@ -272,8 +297,8 @@ class PoolFollower:
         """Name no lanes any more that had nothing for a while, up to when all of them were read."""
         self._raise_at = asyncio.get_running_loop().time() + _RAISE_EVERY_S
         read_at = min((tail.read_at for tail in self._tails.values()), default=float("-inf"))
-        if len(self._news) > _PAGE:
-            return  # most of them were not told yet, and each would be named
+        if self._past or len(self._news) > _PAGE:
+            return  # what they have was not told yet, and each would be named
         if read_at == float("-inf") or (base := (int(1000 * read_at + self._ahead_ms) - LATE_MS, 0)) <= self.base:
             return
         for lane in self._news:  # read, and not told yet
@@ -493,10 +518,15 @@ class EventHub:
 
     @asynccontextmanager
     async def pool(
-        self, pool: str, places: Mapping[str, Place] | None = None, base: Place = (0, 0)
+        self,
+        pool: str,
+        places: Mapping[str, Place] | None = None,
+        base: Place = (0, 0),
+        parked: Sequence[str] = (),
     ) -> AsyncIterator[PoolFollower]:
-        """From now on, or from the places of an earlier follower; in lanes without one from `base`."""
-        follower = PoolFollower(self, pool, places, base)
+        """From now on, or from the places of an earlier follower; in lanes without one, and in `parked` ones, from
+        `base`."""
+        follower = PoolFollower(self, pool, places, base, parked)
         self._pool_followers += 1
         try:
             yield follower
