@@ -334,3 +334,13 @@ async def test_a_lane_that_comes_while_others_are_busy_is_followed():
                 told |= {event.lane for event in await follower.next(20.0)}
                 await asyncio.sleep(0.01)
             assert new in told
+
+
+async def test_a_clock_that_is_set_back_changes_no_order_within_a_lane():
+    async with many(2, hints=False) as (ledger, hub, lanes, _), hub.pool("p") as follower:
+        await follower.join()
+        await fill(ledger, lanes[0], ["a"])
+        now = ledger._clock()
+        ledger._clock = lambda: now - 1_000
+        await fill(ledger, lanes[0], ["b"])
+        assert await told(follower) == ["a", "b"]

@@ -241,7 +241,7 @@ class PoolFollower:
         self._let_go()
         if asyncio.get_running_loop().time() >= self._raise_at:
             self._raise_base()
-        return sorted(found, key=lambda e: e.at) if len(self._tails) > 1 else found
+        return sorted(found, key=lambda e: place(e.id)) if len(self._tails) > 1 else found
 
     async def _collect_past(self, found: list[Event]) -> None:
         for lane, at in list(islice(self._past.items(), _MOST)):
