@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 from tests.ledger.redis_only import REDIS_PROMISES, changes, redis_of, redis_promise, under_full_memory
+from txmanager.core.ledger import SCHEMA, Route
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState
 from txmanager.ledger.redis import RedisLedger, codec
@@ -164,3 +165,15 @@ async def lane_that_is_followed_from_now_on_is_told_once_it_is_listened_to(stage
         news = await ledger.wait_news(lanes, 5.0)
         assert news, "what happened before there was a new one"
         again |= news
+
+
+@redis_promise
+async def lane_that_is_parked_while_an_operator_upgrades_keeps_no_other_from_it(stage: Stage) -> None:
+    ledger, other = redis_of(stage), await stage.lane()
+    await parked(stage)
+    there = [ROUTE, Route(other, POOL, 1, LaneState.ACTIVE)]
+    with patch.object(ledger, "routes", AsyncMock(return_value=there)):
+        await ledger.upgrade()
+    await keyless(stage)
+    for lane in (LANE, other):
+        assert (await view_of(stage, lane)).schema == SCHEMA
