@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 from unittest.mock import AsyncMock, patch
 
+import pytest
+
 from tests.ledger.redis_only import REDIS_PROMISES, changes, redis_of, redis_promise, under_full_memory
+from txmanager.core.errors import Unavailable
 from txmanager.core.ledger import SCHEMA, Route
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState
@@ -177,3 +181,26 @@ async def lane_that_is_parked_while_an_operator_upgrades_keeps_no_other_from_it(
     await keyless(stage)
     for lane in (LANE, other):
         assert (await view_of(stage, lane)).schema == SCHEMA
+
+
+@redis_promise
+async def lane_that_is_there_again_is_listed_whatever_is_left_of_a_deleted_one(stage: Stage) -> None:
+    """Whoever deleted it died before the registry knew."""
+    ledger = redis_of(stage)
+    fence = await idle(stage)
+    for _ in range(3):
+        await ledger.set_lane(LANE, LaneState.PAUSED)
+        await ledger.set_lane(LANE, LaneState.ACTIVE)
+    await ledger.park(fence, 0)
+    runner = ledger.runner
+    run = runner.run
+
+    async def dies(name: str, *args: Any, **more: Any) -> Any:
+        if name == "unpublish":
+            raise Unavailable("died")
+        return await run(name, *args, **more)
+
+    with patch.object(runner, "run", dies), pytest.raises(Unavailable):
+        await ledger.forget_lane(LANE)
+    await keyless(stage)
+    assert (await ledger.routes(), await ledger.parked()) == ([ROUTE], [])
