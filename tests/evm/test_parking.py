@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import cast
 from unittest.mock import AsyncMock, patch
 
 import pytest
+from prometheus_client import generate_latest
 
 from tests.evm.nonce_stage import Wallet
 from tests.evm.stage import CHAIN_ID, NETWORK, TIMING, new_signer
@@ -16,8 +18,10 @@ from tests.ledger.conftest import redis_stage
 from tests.waiting import until
 from txmanager.chains.evm import EvmChain
 from txmanager.chains.evm.given import RAW_KIND, EvmCounter
+from txmanager.chains.evm.reader import EvmReader
 from txmanager.core.decide import Policy
-from txmanager.core.errors import NonceConflict
+from txmanager.core.errors import NonceConflict, Unavailable
+from txmanager.core.health import Limits, Reader, Reading
 from txmanager.core.ledger import Route
 from txmanager.core.reservations import FORGET_AFTER_MS
 from txmanager.core.states import Status
@@ -26,6 +30,7 @@ from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.accept.addresses import Addresses
 from txmanager.runtime.accept.nonces import KeylessPool, NonceDesk, Nonces, Place
 from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.monitor import Monitor, Watched
 from txmanager.runtime.care.sweeper import Sweeper
 from txmanager.runtime.lane.worker import Service, Worker
 from txmanager.testing.ledger.parking import idle
@@ -135,8 +140,6 @@ async def test_an_idle_address_is_parked_and_goes_on_at_its_next_number(anvil):
 
 
 def render(worker: Worker) -> bytes:
-    from prometheus_client import generate_latest
-
     return generate_latest(worker.metrics.registry)
 
 
@@ -188,3 +191,31 @@ async def test_an_address_that_is_back_before_the_registry_was_read_again_is_ser
         await stage.parked(wallet)
         await ledger.register(place.pool.spec(place.lane))
         await until(lambda: stage.worker.owned == [place.lane], 20, what="it is served again")
+
+
+class Away:
+    """A reader whose nodes are away."""
+
+    async def read(self, lane: str, hashes: object) -> Reading:
+        raise Unavailable("away")
+
+
+async def test_a_monitor_remembers_nothing_of_a_lane_that_left_the_registry(anvil):
+    ledger, reader = MemoryLedger(), EvmReader(CHAIN_ID, [Endpoint(anvil.url)])
+    networks = {
+        f"evm:{CHAIN_ID}": Watched("local", reader, Limits()),
+        "evm:99": Watched("away", cast(Reader, Away()), Limits()),
+    }
+    monitor = Monitor(ledger, networks)
+    lanes = [f"{chain}:{Wallet().address}" for chain in networks]
+    for lane in lanes:
+        await ledger.register(POOL.spec(lane))
+    await monitor.check_all()
+    told = generate_latest(monitor.metrics.registry)
+    assert all(lane.encode() in told for lane in lanes)
+    for lane in lanes:
+        ledger.stores[lane].parked = True
+    await monitor.check_all()
+    told = generate_latest(monitor.metrics.registry)
+    assert not any(lane.encode() in told for lane in lanes)
+    await reader.close()
