@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 from unittest.mock import AsyncMock, patch
 
 import pytest
@@ -32,6 +32,7 @@ from txmanager.runtime.accept.nonces import KeylessPool, NonceDesk, Nonces, Plac
 from txmanager.runtime.accept.producer import Producer
 from txmanager.runtime.care.monitor import Monitor, Watched
 from txmanager.runtime.care.sweeper import Sweeper
+from txmanager.runtime.gateway.lanes import OwnLanes
 from txmanager.runtime.lane.worker import Service, Worker
 from txmanager.testing.ledger.parking import idle
 
@@ -219,3 +220,22 @@ async def test_a_monitor_remembers_nothing_of_a_lane_that_left_the_registry(anvi
     told = generate_latest(monitor.metrics.registry)
     assert not any(lane.encode() in told for lane in lanes)
     await reader.close()
+
+
+@pytest.mark.parametrize("parked_before", [False, True])
+async def test_a_gateway_knows_an_address_that_is_parked_or_comes_back_while_it_reads(parked_before: bool):
+    ledger, lane = MemoryLedger(), f"evm:{CHAIN_ID}:{Wallet().address}"
+    await ledger.register(POOL.spec(lane))
+    for turn in range(3):  # before the second, the third or no read
+        ledger.stores[lane].parked = parked_before
+        own, reads, real = OwnLanes(ledger), [0], ledger._listed
+
+        def listed(*, parked: bool, turn: int = turn, reads: list[int] = reads, real: Any = real) -> list[Route]:
+            if reads[0] == turn + 1:
+                ledger.stores[lane].parked = not parked_before
+            reads[0] += 1
+            return cast(list[Route], real(parked=parked))
+
+        with patch.object(ledger, "_listed", listed):
+            await own._read()
+        assert own.addresses(f"evm:{CHAIN_ID}") == {lane.rpartition(":")[2]}
