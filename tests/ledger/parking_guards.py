@@ -37,6 +37,7 @@ PARKING = [
         "lane_that_was_used_a_while_ago_is_not_parked_yet",
     ),
     Guard("park", "tonumber(lane[3] or 0), ", "", "lane_that_was_used_a_while_ago_is_not_parked_yet"),
+    Guard("park", "event and at(event[1]) or 0", "0", "last_event_tells_how_long_a_lane_is_idle"),
     Guard("park", "math.max(1, tonumber(ARGV[3]))", "tonumber(ARGV[3])", AGAIN),
     Guard("park", "redis.call('HDEL', KEYS[1], 'state', 'until')", "", BACK),
     Guard("park", "'token', '', ", "", PARKED),
