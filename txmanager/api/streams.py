@@ -26,7 +26,6 @@ from txmanager.core.audit import ALL_TENANTS
 from txmanager.core.errors import InvalidInput, TxManagerError
 from txmanager.core.models import Event, Record
 from txmanager.core.positions import Place, place, place_text
-from txmanager.core.reservations import FORGET_AFTER_MS
 from txmanager.runtime.deliver.events import LATE_MS, EventHub, PoolFollower, event_json, lane_mark
 from txmanager.runtime.manager import TxManager
 
@@ -83,10 +82,8 @@ class Streams:
         marks = _unpack(given)
         newest = max(map(place, marks.values()), default=(0, 0))  # an id of release 0.1.0 names every lane there was
         base = place(marks[""]) if "" in marks else (max(0, newest[0] - LATE_MS), 0)
-        parked: Sequence[str] = ()
-        if await self._hub.ledger.now_ms() - base[0] > FORGET_AFTER_MS:
-            parked = await self._hub.parked(pool)  # lanes that had something since may be among them
-        elif marks.keys() - set(map(lane_mark, lanes)) - {""}:
+        parked = await self._hub.parked_since(pool, base)
+        if not parked and marks.keys() - set(map(lane_mark, lanes)) - {""}:
             lanes = (*lanes, *await self._hub.parked(pool))
         places = {lane: place(marks[lane_mark(lane)]) for lane in (*lanes, *parked) if lane_mark(lane) in marks}
         return PoolPlace(places, base, parked)

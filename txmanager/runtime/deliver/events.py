@@ -29,6 +29,7 @@ from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Event, IntentId, Json
 from txmanager.core.positions import Place, place, place_text
+from txmanager.core.reservations import FORGET_AFTER_MS
 from txmanager.runtime.registry import Lanes, Registry
 
 _PAGE = 500
@@ -349,6 +350,10 @@ class EventHub:
     async def parked(self, pool: str) -> list[str]:
         """Lanes of the pool that left the registry because nobody uses them."""
         return [route.lane for route in await self.ledger.parked() if route.pool == pool]
+
+    async def parked_since(self, pool: str, base: Place) -> Sequence[str]:
+        """Those that may have had something since; none where that is too short ago for a lane to be parked."""
+        return await self.parked(pool) if await self.ledger.now_ms() - base[0] > FORGET_AFTER_MS else ()
 
     # -- who follows
 
