@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.waiting import until
+from txmanager.api.streams import Streams, _pack
 from txmanager.core.errors import Unavailable
 from txmanager.core.ledger import Claim, Entry
 from txmanager.core.models import Event, LaneSpec, new_intent
-from txmanager.core.positions import place
+from txmanager.core.positions import place, place_text
 from txmanager.ledger.memory import MemoryLedger
 from txmanager.runtime.deliver import events
 from txmanager.runtime.deliver.events import EventHub, PoolFollower
@@ -203,6 +204,43 @@ async def quiet(follower: PoolFollower, hub: EventHub, lanes: list[str]) -> bool
     return hub.lanes == lanes
 
 
+async def test_a_stream_that_resumes_is_told_what_lanes_had_that_were_parked_meanwhile():
+    async with many(3, hints=False) as (ledger, hub, lanes, _):
+        now = ledger._clock()
+        ledger._clock = lambda: now - 7_200_000
+        await fill(ledger, lanes[0], ["old"])
+        ledger._clock = lambda: now - 3_600_000
+        async with hub.pool("p") as follower:
+            await follower.join()
+            id = _pack(follower)
+        for lane in lanes[:2]:
+            await fill(ledger, lane, [f"{lane}/{n}" for n in range(700)])
+            await parked(ledger, lane)
+        ledger._clock = lambda: now
+        streams = Streams(None, hub, None, None, 1, 1)  # type: ignore[arg-type]
+        hub.registry._fresh_s = 0.0
+        at = await streams._place("p", id, await hub.registry.lanes("p"))
+        async with hub.pool("p", at.places, at.base, at.parked) as follower:
+            heard: list[str] = []
+            while len(heard) < 1_400:
+                ledger.stores[lanes[1]].parked = not heard  # it comes back
+                found = await follower.next(20.0)
+                heard += [event.intent.key for event in found]
+        for lane in lanes[:2]:
+            assert [key for key in heard if key.startswith(lane)] == [f"{lane}/{n}" for n in range(700)]
+
+
+async def test_a_stream_that_was_away_for_a_moment_looks_at_no_parked_lane():
+    async with many(2, hints=False) as (ledger, hub, lanes, _):
+        async with hub.pool("p") as follower:
+            await follower.join()
+            id = _pack(follower)
+        await parked(ledger, lanes[0])
+        hub.registry._fresh_s = 0.0
+        streams = Streams(None, hub, None, None, 1, 1)  # type: ignore[arg-type]
+        assert (await streams._place("p", id, await hub.registry.lanes("p"))).parked == ()
+
+
 async def test_a_place_names_no_lane_that_had_nothing_of_late(monkeypatch):
     monkeypatch.setattr(events, "LATE_MS", 2_000)
     monkeypatch.setattr(events, "_RAISE_EVERY_S", 0.2)
@@ -223,3 +261,86 @@ async def test_a_place_names_no_lane_that_had_nothing_of_late(monkeypatch):
         await fill(ledger, lanes[8], ["b"])
         async with hub.pool("p", places, base) as resumed:
             assert [e.intent.key for e in await resumed.next(20.0)] == ["b"]
+
+
+async def test_a_lane_that_cannot_be_read_takes_no_events_of_another_with_it():
+    ledger = await stage()
+    for lane in LANES:
+        await fill(ledger, lane, [lane])
+    real, asked = ledger.events, 0
+
+    async def away_once(lane: str, after: str = "0-0", count: int = 100) -> list[Event]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            raise Unavailable("away")
+        return await real(lane, after, count)
+
+    ledger.events = away_once  # type: ignore[method-assign]
+    async with EventHub(ledger, poll_s=20.0).pool("p", {}) as follower:
+        keys = [event.intent.key for _ in range(2) for event in await follower.next(20.0)]
+    assert sorted(keys) == LANES
+
+
+async def test_a_lane_that_is_rung_again_and_again_keeps_its_turn():
+    async with many(400) as (_, hub, lanes, reads), hub.pool("p") as follower:
+        await follower.join()
+        for lane in lanes:
+            hub.ring(lane)
+        while not reads[lanes[300]]:
+            hub.ring(lanes[150])
+            await asyncio.sleep(0.001)
+        assert reads[lanes[150]], "it was behind all of them, for as long as hints came"
+
+
+async def test_a_follower_that_resumes_is_told_a_bounded_part_at_a_time():
+    async with many(20) as (ledger, hub, lanes, _):
+        for lane in lanes:
+            await fill(ledger, lane, [f"{lane}/{n}" for n in range(500)])
+        async with hub.pool("p", {}) as follower:
+            told: list[str] = []
+            while len(told) < 20 * 500:
+                found = await follower.next(20.0)
+                assert 0 < len(found) <= 2_500
+                told += [event.intent.key for event in found]
+        assert len(set(told)) == len(told)
+
+
+async def test_busy_lanes_keep_no_other_waiting(monkeypatch):
+    monkeypatch.setattr(events, "_PAGE", 1)
+    monkeypatch.setattr(events, "_MOST", 2)
+    async with many(5, hints=False) as (ledger, hub, lanes, _):
+        for lane in lanes:
+            await fill(ledger, lane, [f"{lane}/{n}" for n in range(10 if lane != lanes[4] else 1)])
+        async with hub.pool("p", {}) as follower:
+            first = [event.lane for _ in range(3) for event in await follower.next(20.0)]
+        assert set(first) == set(lanes)
+
+
+async def test_a_lane_that_comes_while_others_are_busy_is_followed():
+    async with many(1, hints=False) as (ledger, hub, lanes, _):
+        hub.registry._fresh_s = 0.05
+        async with hub.pool("p") as follower:
+            await follower.join()
+            new, told, n = f"{lanes[0]}new", set[str](), 0
+            await ledger.register(LaneSpec(new, "p"))
+            await fill(ledger, new, ["a"])
+            began = asyncio.get_running_loop().time()
+            while new not in told and asyncio.get_running_loop().time() - began < 2.0:
+                await fill(ledger, lanes[0], [f"{n}"])
+                busy = hub._tails[lanes[0]]
+                busy.dispatch(await ledger.events(lanes[0], place_text(busy.cursor)))  # it never rests
+                n += 1
+                told |= {event.lane for event in await follower.next(20.0)}
+                await asyncio.sleep(0.01)
+            assert new in told
+
+
+async def test_a_clock_that_is_set_back_changes_no_order_within_a_lane():
+    async with many(2, hints=False) as (ledger, hub, lanes, _), hub.pool("p") as follower:
+        await follower.join()
+        await fill(ledger, lanes[0], ["a"])
+        now = ledger._clock()
+        ledger._clock = lambda: now - 1_000
+        await fill(ledger, lanes[0], ["b"])
+        assert await told(follower) == ["a", "b"]

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from unittest.mock import patch
+from typing import Any, cast
+from unittest.mock import AsyncMock, patch
 
 import pytest
+from prometheus_client import generate_latest
 
 from tests.evm.nonce_stage import Wallet
 from tests.evm.stage import CHAIN_ID, NETWORK, TIMING, new_signer
@@ -16,8 +18,10 @@ from tests.ledger.conftest import redis_stage
 from tests.waiting import until
 from txmanager.chains.evm import EvmChain
 from txmanager.chains.evm.given import RAW_KIND, EvmCounter
+from txmanager.chains.evm.reader import EvmReader
 from txmanager.core.decide import Policy
-from txmanager.core.errors import NonceConflict
+from txmanager.core.errors import NonceConflict, Unavailable
+from txmanager.core.health import Limits, Reader, Reading
 from txmanager.core.ledger import Route
 from txmanager.core.reservations import FORGET_AFTER_MS
 from txmanager.core.states import Status
@@ -26,7 +30,9 @@ from txmanager.rpc.endpoint import Endpoint
 from txmanager.runtime.accept.addresses import Addresses
 from txmanager.runtime.accept.nonces import KeylessPool, NonceDesk, Nonces, Place
 from txmanager.runtime.accept.producer import Producer
+from txmanager.runtime.care.monitor import Monitor, Watched
 from txmanager.runtime.care.sweeper import Sweeper
+from txmanager.runtime.gateway.lanes import OwnLanes
 from txmanager.runtime.lane.worker import Service, Worker
 from txmanager.testing.ledger.parking import idle
 
@@ -135,8 +141,6 @@ async def test_an_idle_address_is_parked_and_goes_on_at_its_next_number(anvil):
 
 
 def render(worker: Worker) -> bytes:
-    from prometheus_client import generate_latest
-
     return generate_latest(worker.metrics.registry)
 
 
@@ -174,3 +178,64 @@ async def test_an_address_whose_maker_died_before_the_registry_knew_is_listed_wi
         assert [route.lane for route in await ledger.routes()] == [place.lane]
         assert await ledger.parked() == []
         await desk.chain.close()
+
+
+async def test_an_address_that_is_back_before_the_registry_was_read_again_is_served(anvil):
+    """A registry that was read as a whole meanwhile is the same as before: nothing in it says that it was away."""
+    async with running(anvil) as stage:
+        wallet = funded(anvil)
+        await stage.send(wallet, "t0")
+        place, ledger = stage.place(wallet), stage.ledger
+        same = await ledger.routes()
+        ledger.routes = AsyncMock(return_value=same)  # type: ignore[method-assign]
+        await until(lambda: stage.worker._routes is same, 20)
+        await stage.parked(wallet)
+        await ledger.register(place.pool.spec(place.lane))
+        await until(lambda: stage.worker.owned == [place.lane], 20, what="it is served again")
+
+
+class Away:
+    """A reader whose nodes are away."""
+
+    async def read(self, lane: str, hashes: object) -> Reading:
+        raise Unavailable("away")
+
+
+async def test_a_monitor_remembers_nothing_of_a_lane_that_left_the_registry(anvil):
+    ledger, reader = MemoryLedger(), EvmReader(CHAIN_ID, [Endpoint(anvil.url)])
+    networks = {
+        f"evm:{CHAIN_ID}": Watched("local", reader, Limits()),
+        "evm:99": Watched("away", cast(Reader, Away()), Limits()),
+    }
+    monitor = Monitor(ledger, networks)
+    lanes = [f"{chain}:{Wallet().address}" for chain in networks]
+    for lane in lanes:
+        await ledger.register(POOL.spec(lane))
+    await monitor.check_all()
+    told = generate_latest(monitor.metrics.registry)
+    assert all(lane.encode() in told for lane in lanes)
+    for lane in lanes:
+        ledger.stores[lane].parked = True
+    await monitor.check_all()
+    told = generate_latest(monitor.metrics.registry)
+    assert not any(lane.encode() in told for lane in lanes)
+    await reader.close()
+
+
+@pytest.mark.parametrize("parked_before", [False, True])
+async def test_a_gateway_knows_an_address_that_is_parked_or_comes_back_while_it_reads(parked_before: bool):
+    ledger, lane = MemoryLedger(), f"evm:{CHAIN_ID}:{Wallet().address}"
+    await ledger.register(POOL.spec(lane))
+    for turn in range(3):  # before the second, the third or no read
+        ledger.stores[lane].parked = parked_before
+        own, reads, real = OwnLanes(ledger), [0], ledger._listed
+
+        def listed(*, parked: bool, turn: int = turn, reads: list[int] = reads, real: Any = real) -> list[Route]:
+            if reads[0] == turn + 1:
+                ledger.stores[lane].parked = not parked_before
+            reads[0] += 1
+            return cast(list[Route], real(parked=parked))
+
+        with patch.object(ledger, "_listed", listed):
+            await own._read()
+        assert own.addresses(f"evm:{CHAIN_ID}") == {lane.rpartition(":")[2]}

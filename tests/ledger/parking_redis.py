@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from unittest.mock import patch
+from typing import Any
+from unittest.mock import AsyncMock, patch
+
+import pytest
 
 from tests.ledger.redis_only import REDIS_PROMISES, changes, redis_of, redis_promise, under_full_memory
+from txmanager.core.errors import Unavailable
+from txmanager.core.ledger import SCHEMA, Route
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState
 from txmanager.ledger.redis import RedisLedger, codec
@@ -140,3 +145,62 @@ async def lane_that_was_stopped_while_it_was_parked_keeps_no_trace_of_it(stage: 
     await ledger.set_lane(LANE, LaneState.PAUSED, "look")
     key = ledger._keys.lane(LANE)
     assert await ledger.runner.plain(key, ("HEXISTS", key, "parked")) == [0]
+
+
+@redis_promise
+async def lane_that_is_followed_from_now_on_is_told_once_it_is_listened_to(stage: Stage) -> None:
+    """Nobody would hear of what happens before: whoever follows it reads it once more."""
+    ledger, lane = redis_of(stage), await stage.lane()
+    assert await ledger.wait_news([lane], 5.0) == {lane}, "nobody listened to it before"
+    known = await stage.lane("near:net:quiet:ed25519.b")
+    for channel in (ledger._keys.wake(known), ledger._keys.final(known)):
+        await ledger._subscriber._confirmed(channel, 5.0)
+    lanes = [lane, known]
+    assert known in await ledger.wait_news(lanes, 5.0), "it was listened to for another reason"
+    while await ledger.wait_news(lanes, 0.2):
+        pass
+    connection = ledger._subscriber._connection
+    assert connection is not None
+    assert connection.transport is not None
+    connection.transport.abort()
+    assert await ledger.wait_news(lanes, 5.0) == set(lanes), "the connection is lost"
+    again: set[str] = set()
+    while again != set(lanes):
+        news = await ledger.wait_news(lanes, 5.0)
+        assert news, "what happened before there was a new one"
+        again |= news
+
+
+@redis_promise
+async def lane_that_is_parked_while_an_operator_upgrades_keeps_no_other_from_it(stage: Stage) -> None:
+    ledger, other = redis_of(stage), await stage.lane()
+    await parked(stage)
+    there = [ROUTE, Route(other, POOL, 1, LaneState.ACTIVE)]
+    with patch.object(ledger, "routes", AsyncMock(return_value=there)):
+        await ledger.upgrade()
+    await keyless(stage)
+    for lane in (LANE, other):
+        assert (await view_of(stage, lane)).schema == SCHEMA
+
+
+@redis_promise
+async def lane_that_is_there_again_is_listed_whatever_is_left_of_a_deleted_one(stage: Stage) -> None:
+    """Whoever deleted it died before the registry knew."""
+    ledger = redis_of(stage)
+    fence = await idle(stage)
+    for _ in range(3):
+        await ledger.set_lane(LANE, LaneState.PAUSED)
+        await ledger.set_lane(LANE, LaneState.ACTIVE)
+    await ledger.park(fence, 0)
+    runner = ledger.runner
+    run = runner.run
+
+    async def dies(name: str, *args: Any, **more: Any) -> Any:
+        if name == "unpublish":
+            raise Unavailable("died")
+        return await run(name, *args, **more)
+
+    with patch.object(runner, "run", dies), pytest.raises(Unavailable):
+        await ledger.forget_lane(LANE)
+    await keyless(stage)
+    assert (await ledger.routes(), await ledger.parked()) == ([ROUTE], [])

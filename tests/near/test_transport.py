@@ -28,6 +28,7 @@ from txmanager.rpc import (
     TimedOut,
 )
 from txmanager.rpc.errors import TooLarge
+from txmanager.rpc.node import HttpNode
 
 
 def rpc(*urls: str, direct: bool = False, **more) -> HttpRpc:
@@ -368,6 +369,23 @@ async def test_a_peer_that_works_slowly_one_by_one_keeps_the_order():
         client = rpc(server.url, direct=True)
         assert await client.send("lane", "m", [[i] for i in range(100)]) == [[i] for i in range(100)]
         assert numbers(server) == list(range(100))
+        await client.close()
+
+
+async def test_a_lane_that_sent_nothing_for_a_while_keeps_no_connection(monkeypatch):
+    """An installation may have a hundred thousand addresses, of which few send at once."""
+    async with peer() as server:
+        client = rpc(server.url)
+        node = client.nodes[0]
+        assert isinstance(node, HttpNode)
+        await client.send("busy", "send", [[0]])
+        for n in range(20):
+            await client.send(f"lane {n}", "send", [[n]])
+        monkeypatch.setattr(node, "_now", lambda now=node._now: now() + 3_600.0)
+        assert await client.send("busy", "send", [[1]]) == [[1]]
+        assert list(node._lanes) == ["busy"]
+        assert await client.send("lane 7", "send", [[7]]) == [[7]]
+        assert sum(connection.usable for connection in node._open) == 2
         await client.close()
 
 

@@ -80,13 +80,13 @@ class Streams:
     async def _place(self, pool: str, given: str, lanes: Sequence[str]) -> PoolPlace:
         """Of lanes that left the registry since, too: what they had is told first."""
         marks = _unpack(given)
-        if marks.keys() - set(map(lane_mark, lanes)) - {""}:
-            lanes = (*lanes, *await self._hub.parked(pool))
-        places = {lane: place(marks[lane_mark(lane)]) for lane in lanes if lane_mark(lane) in marks}
-        if "" in marks:
-            return PoolPlace(places, place(marks[""]))
         newest = max(map(place, marks.values()), default=(0, 0))  # an id of release 0.1.0 names every lane there was
-        return PoolPlace(places, (max(0, newest[0] - LATE_MS), 0))
+        base = place(marks[""]) if "" in marks else (max(0, newest[0] - LATE_MS), 0)
+        parked = await self._hub.parked_since(pool, base)
+        if not parked and marks.keys() - set(map(lane_mark, lanes)) - {""}:
+            lanes = (*lanes, *await self._hub.parked(pool))
+        places = {lane: place(marks[lane_mark(lane)]) for lane in (*lanes, *parked) if lane_mark(lane) in marks}
+        return PoolPlace(places, base, parked)
 
     def open(self, call: Call, chunks: Chunks) -> Stream:
         self.check_place(call.caller)
@@ -141,8 +141,8 @@ class Streams:
     async def _pool_events(self, pool: str, tenant: str | None, at: PoolPlace | None) -> Chunks:
         loop = asyncio.get_running_loop()
         quiet_since = loop.time()
-        places, base = (at.places, at.base) if at is not None else (None, (0, 0))
-        async with self._hub.pool(pool, places, base) as follower:
+        resumed = (at.places, at.base, at.parked) if at is not None else ()
+        async with self._hub.pool(pool, *resumed) as follower:
             await follower.join()
             yield f"id: {_pack(follower)}\n\n".encode()
             while True:
@@ -169,6 +169,8 @@ class PoolPlace:
     places: Mapping[str, Place]
     base: Place
     """In lanes without a place."""
+    parked: Sequence[str] = ()
+    """Lanes that left the registry, and may have had something since."""
 
 
 @dataclass(slots=True)

@@ -531,8 +531,8 @@ class Hints(Protocol):
         ...
 
     async def wait_news(self, lanes: Sequence[str], timeout_s: float) -> set[str]:
-        """Return the lanes in which intents were appended or ended since it was last asked; one listener for each
-        client of the store. It takes no wake-up from `wait_wake`."""
+        """Return the lanes in which intents were appended or ended since it was last asked, and those that it listens
+        to only now; one listener for each client of the store. It takes no wake-up from `wait_wake`."""
         ...
 
     async def wait_final(self, lane: str, id: IntentId, timeout_s: float) -> Record | None:

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 import orjson
@@ -37,6 +37,8 @@ _MAX_IDLE = 128
 _IDLE_S = 20.0
 _JUST_USED_S = 2.0
 """A connection that was idle for longer may be closed by now: what must be written once takes a new one."""
+_LANE_IDLE_S = 300.0
+"""A lane that sent nothing for so long has no connection of its own."""
 _RECONNECTS = 2
 _ONE_BY_ONE_S = 60.0
 """How long a peer that closed a connection under us is not sent to ahead of its answers."""
@@ -263,9 +265,12 @@ class HttpNode:
     async def _send_on_one(self, lane: str, calls: Sequence[Call], answers: list[Json | RpcFailure]) -> None:
         timeout = self.endpoint.timeout_s
         self._admit(timeout)
-        connection = self._lanes.get(lane)
+        connection = self._lanes.pop(lane, None)
         if connection is None or not connection.usable:
-            connection = self._lanes[lane] = await self._connect()
+            connection = await self._connect()
+        connection.idle_since = self._now()
+        self._lanes[lane] = connection  # behind those that were used before
+        self._close_unused()
         depth = self.endpoint.pipeline if self._pipelines else 1
         waiting: deque[tuple[int, asyncio.Future[Response]]] = deque()
         position, before = len(answers), connection.answered
@@ -306,6 +311,13 @@ class HttpNode:
             finally:
                 self._give_back(connection)
             return response
+
+    def _close_unused(self) -> None:
+        before = self._now() - _LANE_IDLE_S
+        unused = takewhile(lambda one: one[1].idle_since < before, self._lanes.items())
+        for lane, connection in [one for one in unused if not one[1].outstanding]:
+            del self._lanes[lane]
+            connection.abort("stale")
 
     def _hear(self, connection: Connection, before: int) -> None:
         """A node that answered anything, be it an error, is there."""

@@ -84,6 +84,7 @@ class Hints:
         try:
             opened.set()
             self._bells.ring(lane)
+            self._bells.tell(lane)
             silent = False
             while True:
                 try:

@@ -268,7 +268,8 @@ class LaneStore:
             return 0
         self.check_fence(fence)
         numbers.expire(self, now)
-        used = max(self.used, place(self.last_id)[0])
+        told = place(self.events[-1].id)[0] if self.events else 0
+        used = max(self.used, place(self.last_id)[0], told)
         if not self.spec.keyless or self.state is not LaneState.ACTIVE or self.held or self.forget_obstacle():
             return max(1, idle_ms)
         if used + idle_ms > now:

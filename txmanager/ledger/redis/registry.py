@@ -133,6 +133,7 @@ class Registry(Backend):
     async def park(self, fence: Fence, idle_ms: int) -> int:
         lane, keys = fence.lane, self._keys
         rest = [keys.queue(lane), keys.unfinished(lane), keys.finals(lane), keys.fills(lane), keys.backlog(lane)]
+        rest.append(keys.events(lane))
         args = (fence.epoch, fence.token, idle_ms)
         reply = await self._runner.run("park", [*keys.of_numbers(lane), *rest], args, durable=True)
         match reply:

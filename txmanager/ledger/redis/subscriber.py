@@ -98,10 +98,12 @@ class Subscriber:
         return self._carried.pop(channel, b"")
 
     async def news(self, wanted: Collection[str], timeout_s: float) -> set[str]:
-        """The channels on which anything was said since they were last returned. Beside `wake`, which loses nothing."""
+        """The channels on which anything was said since they were last returned, or that are listened to only now.
+        Beside `wake`, which loses nothing."""
         if wanted is not self._followed:
             await self._subscribe(frozenset(wanted))
-            self._followed, self._news = wanted, self._news & set(wanted)
+            new = self._subscribed.intersection(wanted).difference(self._followed)
+            self._followed, self._news = wanted, self._news & set(wanted) | new
         if not self._news:
             self._news_bell.clear()
             try:
@@ -163,6 +165,7 @@ class Subscriber:
         if kind == b"subscribe":
             self._subscribed.add(name)
             self._ring(name)
+            self._tell(name)
             if (waiting := self._confirming.pop(name, None)) is not None:
                 waiting.set()
         elif kind == b"message" and isinstance(message, bytes):

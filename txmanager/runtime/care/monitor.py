@@ -102,8 +102,9 @@ class Monitor:
             group = known[start : start + _ABREAST]
             for answer in await asyncio.gather(*(self._check(lane, network) for lane, network in group)):
                 found += [answer] if answer is not None else []
-        for gone in set(self._memories) - {lane.id for lane, _ in known}:
-            del self._memories[gone]
+        if gone := set(self._memories) - {lane.id for lane, _ in known}:
+            for lane in gone:
+                del self._memories[lane]
             self.metrics.forget(gone)
         self.metrics.rounds.inc()
         self.metrics.last_round.set(self._clock() / 1000)
@@ -113,6 +114,7 @@ class Monitor:
         return self._networks.get(lane.rpartition(":")[0])
 
     async def _check(self, lane: Lane, network: Watched) -> Health | None:
+        self._memories.setdefault(lane.id, _Memory())
         try:
             seen = await self.look(lane, network)
         except TxManagerError as error:

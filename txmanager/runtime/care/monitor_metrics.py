@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -13,6 +14,7 @@ from txmanager.core.health import Health
 class MonitorMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
+        self._counters: list[Counter] = []
         self._tracked = self._gauge("nonce_tracked", "The next nonce that the lane hands out")
         self._chain = self._gauge("nonce_chain", "The next nonce after the newest block")
         self._pool = self._gauge("nonce_pool", "The next nonce after what the pools hold")
@@ -44,8 +46,15 @@ class MonitorMetrics:
         for alert in Alert:
             self._alert.labels(lane, alert.value).set(alert in seen.alerts)
 
-    def forget(self, lane: str) -> None:
-        """A lane that is closed has no health."""
+    def forget(self, lanes: Collection[str]) -> None:
+        """Lanes that are closed or left the registry have no health; labels do not grow for ever."""
+        for lane in lanes:
+            self._forget_health(lane)
+        for counter in self._counters:  # by hand: the library looks at all of them for each lane
+            for labels in [labels for labels in counter._metrics if labels[0] in lanes]:
+                counter.remove(*labels)
+
+    def _forget_health(self, lane: str) -> None:
         for gauge in (self._tracked, self._chain, self._pool, self._pending, self._oldest, self._gaps, self._balance):
             with contextlib.suppress(KeyError):
                 gauge.remove(lane)
@@ -57,4 +66,6 @@ class MonitorMetrics:
         return Gauge(f"txmanager_{name}", text, ["lane", *labels], registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"txmanager_{name}", text, ["lane", *labels], registry=self.registry)
+        counter = Counter(f"txmanager_{name}", text, ["lane", *labels], registry=self.registry)
+        self._counters.append(counter)
+        return counter

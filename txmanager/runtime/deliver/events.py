@@ -16,11 +16,12 @@ import hashlib
 import heapq
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 
 import structlog
 
@@ -28,9 +29,12 @@ from txmanager.core.errors import TxManagerError
 from txmanager.core.ledger import Ledger
 from txmanager.core.models import Event, IntentId, Json
 from txmanager.core.positions import Place, place, place_text
+from txmanager.core.reservations import FORGET_AFTER_MS
 from txmanager.runtime.registry import Lanes, Registry
 
 _PAGE = 500
+_MOST = 2_000
+"""Events that a pool's follower takes at a time; a page of the last lane may come on top."""
 _RECENT = 2_000
 _REPLAY_PAGES = 8
 _READS_PER_S = 1_000
@@ -157,12 +161,16 @@ class PoolFollower:
     """Events of every lane of a pool, merged as they come. It stands at `places` in lanes that had some, and at `base`
     in all others."""
 
-    def __init__(self, hub: EventHub, pool: str, places: Mapping[str, Place] | None, base: Place) -> None:
+    def __init__(
+        self, hub: EventHub, pool: str, places: Mapping[str, Place] | None, base: Place, parked: Sequence[str]
+    ) -> None:
         self._hub = hub
         self._pool = pool
         self._resumed = places is not None
         self.places: dict[str, Place] = dict(places or {})
         self.base = base
+        self._past = {lane: base for lane in parked if lane not in self.places}
+        """Lanes that left the registry before: what they had is told, and they are followed only if they come back."""
         self._bell = asyncio.Event()
         self._tails: dict[str, _Tail] = {}
         self._lanes: Lanes | None = None
@@ -173,12 +181,12 @@ class PoolFollower:
         self._raise_at = float("inf")
         self._left: dict[str, float] = {}
         """Lanes that left the registry, and when: what they had is told first."""
-        self._news: set[str] = set()
-        """Lanes that may have something."""
+        self._news: dict[str, None] = {}
+        """Lanes that may have something; the one that waits longest comes first."""
         self._collected_at = float("-inf")
 
     def ring(self, lane: str) -> None:
-        self._news.add(lane)
+        self._news[lane] = None
         self._bell.set()
 
     def was_quiet(self, lane: str) -> None:
@@ -193,9 +201,11 @@ class PoolFollower:
         await self._follow(lanes)
 
     async def next(self, timeout_s: float) -> list[Event]:
-        """At most a page per lane; empty when nothing came in time. Sets the places behind what it returns."""
+        """At most a page per lane, and not much more than `_MOST`; empty when nothing came in time. Sets the places
+        behind what it returns."""
         if self._lanes is None:
             await self.join()
+        await self._follow(self._hub.registry.known(self._pool))
         found = await self._collect()
         if not found:
             await _rings(self._bell, timeout_s)
@@ -208,25 +218,46 @@ class PoolFollower:
 
     async def _collect(self) -> list[Event]:
         found: list[Event] = []
-        looking = set(self._news)
-        try:
-            while looking:
-                lane = next(iter(looking))
-                self._news.discard(lane)  # first: what comes meanwhile rings again
-                at = self.places.get(lane, self.base)
-                events = await self._hub.after(self._tails[lane], at, _PAGE)
-                looking.discard(lane)
-                if events:
-                    self.places[lane] = place(events[-1].id)
-                    found += events
-                if len(events) == _PAGE:
-                    self._news.add(lane)
-        finally:
-            self._news = self._news | looking  # a new one: a set that was large once stays large
+        for lane in list(islice(self._news, _MOST)):
+            if len(found) >= _MOST:
+                break
+            del self._news[lane]  # first: what comes meanwhile rings again
+            try:
+                events = await self._hub.after(self._tails[lane], self.places.get(lane, self.base), _PAGE)
+            except TxManagerError:
+                self._news[lane] = None
+                if not found:
+                    raise
+                break  # the places are behind what was found: it has to be told
+            if events:
+                self.places[lane] = place(events[-1].id)
+                found += events
+            if len(events) == _PAGE:
+                self._news[lane] = None
+        self._news = dict(self._news)  # a new one: one that was large once stays large
+        if not self._news:
+            await self._collect_past(found)
+        if self._news or self._past:
+            self._bell.set()
         self._let_go()
         if asyncio.get_running_loop().time() >= self._raise_at:
             self._raise_base()
-        return sorted(found, key=lambda e: e.at) if len(self._tails) > 1 else found
+        return sorted(found, key=lambda e: place(e.id)) if len(self._tails) > 1 else found
+
+    async def _collect_past(self, found: list[Event]) -> None:
+        for lane, at in list(islice(self._past.items(), _MOST)):
+            if len(found) >= _MOST:
+                return
+            try:
+                events = await self._hub.ledger.events(lane, place_text(at), _PAGE)
+            except TxManagerError:
+                if not found:
+                    raise
+                return
+            found += events
+            del self._past[lane]
+            if len(events) == _PAGE:
+                self._past[lane] = place(events[-1].id)
 
     async def _follow(self, lanes: Lanes) -> None:
         if lanes is self._lanes:
@@ -244,10 +275,11 @@ class PoolFollower:
                 self._left.setdefault(lane, time)
             if lane not in self._tails:
                 self._tails[lane] = self._hub.join(lane, (now - 1, 0), time, self)
-                if since != self.base:
-                    self.places.setdefault(lane, since)
+                at = self._past.pop(lane, since)
+                if at != self.base:
+                    self.places.setdefault(lane, at)
                 if not first or self._resumed:
-                    self._news.add(lane)
+                    self._news[lane] = None
         self._lanes, self._looked, self._ahead_ms = lanes, now, now - 1000 * time
         self._raise_at = min(self._raise_at, time + _RAISE_EVERY_S)
 
@@ -266,6 +298,8 @@ class PoolFollower:
         """Name no lanes any more that had nothing for a while, up to when all of them were read."""
         self._raise_at = asyncio.get_running_loop().time() + _RAISE_EVERY_S
         read_at = min((tail.read_at for tail in self._tails.values()), default=float("-inf"))
+        if self._past or len(self._news) > _PAGE:
+            return  # what they have was not told yet, and each would be named
         if read_at == float("-inf") or (base := (int(1000 * read_at + self._ahead_ms) - LATE_MS, 0)) <= self.base:
             return
         for lane in self._news:  # read, and not told yet
@@ -316,6 +350,10 @@ class EventHub:
     async def parked(self, pool: str) -> list[str]:
         """Lanes of the pool that left the registry because nobody uses them."""
         return [route.lane for route in await self.ledger.parked() if route.pool == pool]
+
+    async def parked_since(self, pool: str, base: Place) -> Sequence[str]:
+        """Those that may have had something since; none where that is too short ago for a lane to be parked."""
+        return await self.parked(pool) if await self.ledger.now_ms() - base[0] > FORGET_AFTER_MS else ()
 
     # -- who follows
 
@@ -376,6 +414,8 @@ class EventHub:
             tail.hinted = True
             return
         due = asyncio.get_running_loop().time() + pause_s
+        if due >= tail.due:
+            return  # one that is rung again and again keeps its turn
         if not self._due or due < self._due[0][0]:
             self._sooner.set()
         tail.due = due
@@ -389,7 +429,7 @@ class EventHub:
             while self._due and self._due[0][0] <= loop.time() and len(self._reads) < _AT_ONCE:
                 due, _, tail = heapq.heappop(self._due)
                 if tail.due == due:
-                    tail.reading, tail.hinted = True, False
+                    tail.due, tail.reading, tail.hinted = float("inf"), True, False
                     read = asyncio.create_task(self._read(tail))
                     self._reads.add(read)
                     read.add_done_callback(self._was_read)
@@ -483,10 +523,15 @@ class EventHub:
 
     @asynccontextmanager
     async def pool(
-        self, pool: str, places: Mapping[str, Place] | None = None, base: Place = (0, 0)
+        self,
+        pool: str,
+        places: Mapping[str, Place] | None = None,
+        base: Place = (0, 0),
+        parked: Sequence[str] = (),
     ) -> AsyncIterator[PoolFollower]:
-        """From now on, or from the places of an earlier follower; in lanes without one from `base`."""
-        follower = PoolFollower(self, pool, places, base)
+        """From now on, or from the places of an earlier follower; in lanes without one, and in `parked` ones, from
+        `base`."""
+        follower = PoolFollower(self, pool, places, base, parked)
         self._pool_followers += 1
         try:
             yield follower

@@ -19,8 +19,8 @@ class OwnLanes:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lanes: frozenset[str] = frozenset()
-        self._found: tuple[Sequence[Route], Sequence[Route]] = (), ()
-        """Those of the registry, and the parked ones, as they were read last."""
+        self._found: tuple[Sequence[Route], ...] = (), (), ()
+        """Those of the registry, the parked ones, and those of the registry again, as they were read last."""
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.get_logger("gateway")
 
@@ -32,7 +32,8 @@ class OwnLanes:
         self._task = asyncio.create_task(self._run())
 
     async def _read(self) -> None:
-        found = await self._ledger.routes(), await self._ledger.parked()
+        # One that is parked or comes back between two reads is in the read before or behind.
+        found = await self._ledger.routes(), await self._ledger.parked(), await self._ledger.routes()
         if any(now is not before for now, before in zip(found, self._found, strict=True)):
             self._found = found
             self._lanes = frozenset(route.lane for routes in found for route in routes)

@@ -321,6 +321,8 @@ class Worker:
             await self._in_groups(park, due[:_PARKED_AT_ONCE])
         finally:
             self._forget(parked)
+            if parked:
+                self._routes = None  # one that is back before they are read again is among the same ones
 
     async def _parked(self, lane: str) -> bool:
         held, service = self._held.get(lane), self._services.get(lane)

@@ -136,6 +136,26 @@ async def last_number_tells_how_long_a_lane_is_idle(stage: Stage) -> None:
 
 
 @promise
+async def last_event_tells_how_long_a_lane_is_idle(stage: Stage) -> None:
+    """Whoever follows events need not look for new ones in lanes that were parked just now."""
+    fence = await owned(stage, await keyless(stage))
+    entry, nonce = await sent(stage, LANE, "t0", "0xaa")
+    accepted = await stage.ledger.now_ms()
+
+    async def later() -> bool:
+        return await stage.ledger.now_ms() >= accepted + 100
+
+    await until(later)
+    before = await stage.ledger.now_ms()
+    await stage.ledger.cancel(entry.intent.id)
+    await stage.ledger.settle(fence, [], nonce)
+    await stage.ledger.retire(await stage.ledger.unretired(LANE, 9))
+    await expired(stage, LANE)
+    left = await stage.ledger.park(fence, HOUR_MS)
+    assert left >= HOUR_MS - (await stage.ledger.now_ms() - before)
+
+
+@promise
 async def lane_with_a_number_or_a_record_that_matters_is_not_parked(stage: Stage) -> None:
     fence = await owned(stage, await keyless(stage))
 

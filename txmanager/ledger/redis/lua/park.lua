@@ -1,6 +1,6 @@
 -- park: hand back a keyless lane that nobody uses, and let nobody serve it; its numbers stand.
 -- Keys   1 lane (hash)  2 reservations (hash)  3 deadlines (zset)  4 reuse (zset)  5 line (zset)  6 queue (stream)
---        7 open (set)  8 finals (set)  9 fills (hash)  10 backlog (zset)
+--        7 open (set)  8 finals (set)  9 fills (hash)  10 backlog (zset)  11 events (stream)
 -- Args   1 epoch  2 token  3 how many ms without use
 -- Reply  {"parked", snapshot} | {"busy", ms after which it may be idle} | {"fenced", owner, epoch}
 -- Why    a number is handed out before this step, which then parks nothing, or after it, when there is no lane to hand
@@ -27,7 +27,9 @@ local used = redis.call('HLEN', KEYS[2]) + redis.call('XLEN', KEYS[6]) + redis.c
 if lane[1] ~= 'active' or lane[2] ~= '1' or used > 0 then
   return {'busy', digits(math.max(1, tonumber(ARGV[3])))}
 end
-local left = math.max(tonumber(lane[3] or 0), tonumber(string.match(lane[4], '^%d+'))) + ARGV[3] - now
+local function at(id) return tonumber(string.match(id, '^%d+')) end
+local event = redis.call('XREVRANGE', KEYS[11], '+', '-', 'COUNT', '1')[1]
+local left = math.max(tonumber(lane[3] or 0), at(lane[4]), event and at(event[1]) or 0) + ARGV[3] - now
 if left > 0 then return {'busy', digits(left)} end
 redis.call('HDEL', KEYS[1], 'state', 'until') -- needs no memory: to park lanes is to make room
 redis.call('HSET', KEYS[1], 'parked', digits(now), 'owner', '', 'token', '', 'left', ARGV[2], 'until', '0',

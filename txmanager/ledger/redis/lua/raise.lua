@@ -7,5 +7,7 @@ local lane = redis.call('HMGET', KEYS[1], 'schema', 'limit')
 if not lane[1] or tonumber(lane[1]) >= tonumber(ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[1], 'schema', ARGV[1])
 limit(KEYS[1], ARGV[1], lane[2])
-redis.call('XGROUP', 'DESTROY', KEYS[2], 'lane') -- only older releases read through it
+if redis.call('EXISTS', KEYS[2]) == 1 then -- a parked lane has no queue
+  redis.call('XGROUP', 'DESTROY', KEYS[2], 'lane') -- only older releases read through it
+end
 return 1

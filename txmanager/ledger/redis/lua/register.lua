@@ -22,7 +22,8 @@ if lane[4] then
   unpark(KEYS[1], KEYS[2], schema)
 else
   redis.call('HSET', KEYS[1], 'state', 'active', 'epoch', '0', 'owner', '', 'token', '', 'until', '0', 'upto', '0-0',
-    'last', '0-0', 'asks', '0', 'replid', replication_id())
+    'last', '0-0', 'asks', '0', 'replid', replication_id(),
+    'rev', digits(clock())) -- above all that the registry may still have of a lane that was deleted
   if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'keyless', '1') end
   group(KEYS[2], schema)
 end

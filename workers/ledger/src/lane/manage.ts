@@ -51,7 +51,8 @@ export function register(step: Step, spec: Spec): object {
     lane.info = spec.info;
     lane.parked = 0;
     lane.used = step.now;
-    lane.revision += 1;
+    // above all that the registry may still have of a lane that was deleted
+    lane.revision = Math.max(lane.revision + 1, step.now);
     return view(step);
 }
 

@@ -72,7 +72,8 @@ export function park(step: Step, { fence, idle_ms }: Fenced & { idle_ms: number 
     expire(step);
     const busy = sql.one('SELECT 1 AS n FROM held') !== undefined || obstacle(step) !== '';
     if (busy || lane.keyless !== 1 || lane.state !== 'active') return { left: Math.max(1, idle_ms) };
-    const left = Math.max(lane.used, placeMs(lane.last_id)) + idle_ms - now;
+    const told = sql.one<{ place: number | null }>('SELECT max(place) AS place FROM events')?.place ?? 0;
+    const left = Math.max(lane.used, placeMs(lane.last_id), placeMs(told)) + idle_ms - now;
     if (left > 0) return { left };
     lane.parked = 1;
     lane.signed_upto = 0;
