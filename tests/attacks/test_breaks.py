@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.stage import POLICY, Stage
+from tests.runtime.stage import POLICY, POOL, Stage
 from tests.waiting import until
 from txmanager.chains.near import NearChain
 from txmanager.core.chain import UNSEEN, Prepared, Proof, Sighting
 from txmanager.core.decide import Step, decide
 from txmanager.core.errors import InvalidInput
 from txmanager.core.ledger import Settled, Settlement
-from txmanager.core.models import Attempt, Intent, Purpose, Record
+from txmanager.core.models import Attempt, Intent, LaneSpec, Purpose, Record
 from txmanager.core.states import LaneState, Status
 from txmanager.core.stops import QuarantineCause
 from txmanager.ledger.memory import MemoryLedger
@@ -79,8 +79,9 @@ async def test_breaks_are_counted_through_take_overs(redis_lanes: Stage, monkeyp
     again before its time."""
     lanes, Brittle.tried = redis_lanes, 0
     monkeypatch.setattr(runtime_first, "AGAIN_MS", 600_000)
+    await lanes.ledger.register(LaneSpec(lanes.lane, POOL))
+    [poison] = await lanes.submit(lanes.transfer("poison", 9))  # in the queue: what a wake-up brings is not counted
     running = await lanes.start(kind=Brittle)
-    [poison] = await lanes.submit(lanes.transfer("poison", 9))
     for tried in (1, 2):
         await until(lambda n=tried: Brittle.tried >= n, what=f"worker {tried} broke")  # type: ignore[misc]
         await counted(lanes, tried)

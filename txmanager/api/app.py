@@ -180,7 +180,11 @@ def _router(parts: Iterable[tuple[Surface, Iterable[Operation]]], tracer: Tracer
     by_pattern, by_path = app.router, {path: one for path, one in endpoints.items() if "{" not in path}
 
     def route(scope: Asgi, receive: Receive, send: Send) -> Awaitable[None]:
-        return by_path.get(scope["path"], by_pattern)(scope, receive, send)
+        endpoint = by_path.get(scope["path"])
+        if endpoint is None:
+            return by_pattern(scope, receive, send)
+        scope["path_params"] = {}
+        return endpoint(scope, receive, send)
 
     return route
 
