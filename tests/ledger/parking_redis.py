@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from unittest.mock import patch
 
 from tests.ledger.redis_only import REDIS_PROMISES, changes, redis_of, redis_promise, under_full_memory
+from txmanager.core.ledger import SCHEMA
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState
 from txmanager.ledger.redis import RedisLedger, codec
@@ -74,6 +75,20 @@ async def listing_lanes_takes_away_the_route_to_a_parked_lane(stage: Stage) -> N
         await keyless(stage)
     await ledger.register(LaneSpec(LANE, POOL, weight=0, keyless=True))
     assert (await ledger.routes(), await ledger.parked()) == ([ROUTE], [])
+
+
+@redis_promise
+async def upgrade_passes_over_a_lane_that_was_parked_meanwhile(stage: Stage) -> None:
+    """Or by somebody who died before the registry knew: it has no queue. It is raised when it comes back."""
+    ledger, other = redis_of(stage), await stage.lane()
+    fence = await idle(stage)
+    with patch.object(ledger, "_publish"):
+        await ledger.park(fence, 0)
+    before = (await view_of(stage, LANE)).schema
+    assert await ledger.upgrade() == ([other] if before < SCHEMA else [])
+    assert (await view_of(stage, LANE)).schema == before
+    await keyless(stage)
+    assert (await view_of(stage, LANE)).schema == SCHEMA
 
 
 @redis_promise
