@@ -34,6 +34,13 @@ SCHEMAS = [
         "lane_that_was_not_in_the_registry_is_raised_when_it_comes_back",
         1,
     ),
+    Guard(
+        "register",
+        "if tonumber(lane[2] or 1) < schema then ungroup(KEYS[2]) end",
+        "",
+        "lane_that_was_not_in_the_registry_is_raised_when_it_comes_back",
+        1,
+    ),
     Guard("register", "if tonumber(schema) < 2 then", "if true then", _ROOM),
     Guard(
         "register",

@@ -84,6 +84,8 @@ async def lane_that_was_not_in_the_registry_is_raised_when_it_comes_back(stage: 
     await stage.lane()
     assert await schema_of(stage, lane) == SCHEMA
     assert (await stage.queued(lane))[0].life
+    groups = ("XINFO", "GROUPS", ledger._keys.queue(lane))
+    assert await ledger.runner.plain(groups[2], groups) == [[]], "an older owner takes no more"
 
 
 @redis_promise

@@ -7,5 +7,5 @@ local lane = redis.call('HMGET', KEYS[1], 'schema', 'limit', 'state')
 if not lane[3] or tonumber(lane[1]) >= tonumber(ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[1], 'schema', ARGV[1])
 limit(KEYS[1], ARGV[1], lane[2])
-redis.call('XGROUP', 'DESTROY', KEYS[2], 'lane') -- only older releases read through it
+ungroup(KEYS[2])
 return 1
