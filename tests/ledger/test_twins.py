@@ -410,9 +410,11 @@ class Walk(RuleBasedStateMachine):
         self.twins.ask("sweep", lambda s: s.ledger.sweep(intent(key).id.home, -DAY_MS))
 
     def home_expires(self, key: str) -> None:
-        """Only an answer that was kept long enough ever expires."""
+        """Only an answer that was kept long enough ever expires: after the tombstones, where there are any."""
         home = self.twins.memory.homes._homes.get(intent(key).id)
         if home is not None and home.record is not None:
+            for lane in LANES:
+                self.tombstone_expires(key, lane)
             self.twins.ask("poke", lambda s: s.poke("home", id=intent(key).id))
 
     def tombstone_expires(self, key: str, lane: str) -> None:
