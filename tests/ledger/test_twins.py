@@ -557,10 +557,11 @@ def test_memory_and_durable_objects_answer_every_random_walk_alike(durable):
     ("name", "guard", "without"),
     [
         ("settle", "before == status and 'already'", "'already'"),
-        ("take", "tonumber(ARGV[3]), lane[2]", "tonumber(ARGV[3]), '>'"),
+        ("take", "'(' .. lane[2], '+'", "'-', '+'"),
     ],
 )
 def test_walk_notices_a_missing_guard(name: str, guard: str, without: str, on_a_fast_server):
+    assert guard in script(name).text
     broken = build(name, script(name).text.replace(guard, without))
 
     class Broken(Walk):
