@@ -13,7 +13,6 @@ LATE = "late_news_of_a_parked_lane_changes_nothing"
 WORD = "operators_word_brings_a_parked_lane_back"
 COUNTS = "parked_lane_counts_for_whoever_made_it_and_for_nobody_else"
 OLD = "release_that_knows_no_parking_registers_the_lane_as_a_new_one"
-UPGRADE = "lane_that_is_parked_while_an_operator_upgrades_keeps_no_other_from_it"
 LEFT = "lane_that_is_there_again_is_listed_whatever_is_left_of_a_deleted_one"
 STAYS = "parked_address_stays_of_its_sort_and_can_be_deleted"
 
@@ -65,8 +64,7 @@ PARKING = [
     Guard("publish", "if other and tonumber(other) > tonumber(ARGV[2]) then return 0 end", "", LATE),
     Guard("publish", "if ARGV[4] == 'parked' then", "if false then", PARKED),
     Guard("publish", "redis.call('HDEL', from, ARGV[1])\n", "", "readers_of_the_registry_read_who_was_parked_alone"),
-    Guard("register", "'rev', digits(clock())", "'rev', '0'", LEFT),
-    Guard("raise", "if redis.call('EXISTS', KEYS[2]) == 1 then", "if true then", UPGRADE, 1),
+    Guard("register", "'rev', digits(clock() * 1000)", "'rev', '0'", LEFT),
     Guard("admit_lane", "if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 1 then return 1 end", "", COUNTS),
     Guard("admit_lane", " + redis.call('HEXISTS', KEYS[3], lane)", "", "parked_lane_is_never_let_go"),
 ]

@@ -8,6 +8,7 @@ _RAISED = "upgrade_raises_the_installation_and_every_lane_once"
 _NEVER = "schema_is_never_lowered"
 _ROOM = "append_of_an_older_release_finds_no_room_in_a_raised_lane"
 _PAGES = "pages_of_events_begin_and_end_within_a_step"
+_BEHIND = "step_behind_a_later_event_keeps_the_place_of_each"
 _TRIM = "events_are_trimmed_by_their_number"
 _SAYS = "record_that_leaves_the_queue_says_what_its_entry_said"
 
@@ -21,7 +22,8 @@ SCHEMAS = [
     Guard("schema", "redis.call('HDEL', KEYS[1], '')", "", "full_server_lets_workers_come_up"),
     Guard("schema", "if not known or ARGV[2] == 'raise' then", "if not known then", _RAISED, 1),
     Guard("schema", "math.max(tonumber(known or 1), ", "math.max(1, ", _NEVER),
-    Guard("raise", "if not lane[1] or tonumber(lane[1]) >= tonumber(ARGV[1]) then return 0 end", "", _NEVER),
+    Guard("raise", "if not lane[3] or tonumber(lane[1]) >= tonumber(ARGV[1]) then return 0 end", "", _NEVER),
+    Guard("raise", "not lane[3] or ", "", "upgrade_passes_over_a_lane_that_was_parked_meanwhile", 1),
     Guard("raise", "redis.call('HSET', KEYS[1], 'schema', ARGV[1])", "", _RAISED, 1),
     Guard("raise", "limit(KEYS[1], ARGV[1], lane[2])", "", _ROOM, 1),
     Guard("register", "math.max(tonumber(lane[2] or 1), tonumber(ARGV[3]))", "tonumber(ARGV[3])", _NEVER),
@@ -29,6 +31,13 @@ SCHEMAS = [
         "register",
         "'schema', schema, 'used'",
         "'schema', lane[2] or schema, 'used'",
+        "lane_that_was_not_in_the_registry_is_raised_when_it_comes_back",
+        1,
+    ),
+    Guard(
+        "register",
+        "if tonumber(lane[2] or 1) < schema then ungroup(KEYS[2]) end",
+        "",
         "lane_that_was_not_in_the_registry_is_raised_when_it_comes_back",
         1,
     ),
@@ -52,6 +61,13 @@ SCHEMAS = [
         "clock_that_was_set_back_keeps_events_in_order",
     ),
     Guard("append", "if redis.pcall(", "if redis.call(", "event_that_somebody_else_wrote_loses_no_step"),
+    Guard(
+        "append",
+        "for _, line in ipairs(transitions) do id =",
+        "for _, line in ipairs({table.concat(transitions, '\\n')}) do id =",
+        _BEHIND,
+    ),
+    Guard("append", "math.max(count, tonumber(n))", "count", _BEHIND),
     Guard("append", "if math.floor(count / 5000) > math.floor(before / 5000) then", "if false then", _TRIM),
     Guard("append", "if mark[1] then redis.call('XTRIM'", "if true then redis.call('XTRIM'", _TRIM),
     Guard("append", "'mark', mark[2] or '0-0'", "'mark', id", _TRIM),

@@ -84,6 +84,8 @@ async def lane_that_was_not_in_the_registry_is_raised_when_it_comes_back(stage: 
     await stage.lane()
     assert await schema_of(stage, lane) == SCHEMA
     assert (await stage.queued(lane))[0].life
+    groups = ("XINFO", "GROUPS", ledger._keys.queue(lane))
+    assert await ledger.runner.plain(groups[2], groups) == [[]], "an older owner takes no more"
 
 
 @redis_promise
@@ -236,6 +238,27 @@ async def event_that_somebody_else_wrote_loses_no_step(stage: Stage) -> None:
     assert [e.status.value for e in found][:2] == ["queued", "cancelled"]
     assert len(found) >= 3
     assert await stage.ledger.lane(lane) is not None
+
+
+@redis_promise
+async def step_behind_a_later_event_keeps_the_place_of_each(stage: Stage) -> None:
+    """Of somebody else, or of a clock that was set back before the lane was raised. A place below 0 cannot be read on
+    from, and of two events with one place the second is never read."""
+    ledger = redis_of(stage)
+    for number in (0, 2):
+        lane = await stage.lane(f"near:net:a:{number}")
+        await stage.queued(lane)
+        stream = ledger._keys.events(lane)
+        far = int((await ledger.events(lane))[-1].id.partition("-")[0]) + 3_600_000
+        fields = ("i", f"default/{POOL}/k", "s", "cancelled", "t", far)
+        await ledger.runner.plain(stream, ("XADD", stream, f"{far}-{number}", *fields))
+        await stage.queued(lane, 3)
+        await stage.queued(lane, 3)
+        for count in (1, 2, 9):
+            found = await all_events(stage, lane, count)
+            assert [e.status.value for e in found] == ["queued", "cancelled"] + ["queued"] * 6
+        places = [place(e.id) for e in found]
+        assert places == sorted(set(places))
 
 
 @redis_promise

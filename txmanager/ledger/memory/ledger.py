@@ -165,11 +165,20 @@ class MemoryLedger:
             if store is None:
                 return [Appended("closed") for _ in entries]
             before = store.last_id
-            answers = [store.append(entry, now) for entry in entries]
+            answers = [self._append(store, entry, now) for entry in entries]
             self._wake(lane, entry=store.newest(before))
             return answers
 
         return await self._step("append", step, durable=True)
+
+    def _append(self, store: LaneStore, entry: Entry, now: int) -> Appended:
+        """Where homes are at hand, one that has the answer refuses an append as a tombstone does."""
+        id = entry.intent.id
+        if self._together and id not in store.records and store.tombstone(id, now) is None:
+            home = self.homes.get(id, now)
+            if home is not None and home.record is not None and home.life == entry.life:
+                return Appended("retired")
+        return store.append(entry, now)
 
     def born_now(self) -> int | None:
         return self._clock() if self._one_step else None

@@ -197,7 +197,7 @@ def book(store: LaneStore, now: int) -> Book:
 def _stopped(store: LaneStore, found: str) -> str | None:
     """The state in which nothing is handed out."""
     if store.parked:
-        raise NotFound(f"no lane {store.spec.id} is served: it is parked")
+        raise NotFound(f"no lane {store.spec.id}")
     _keyless(store)
     if store.history_id != found:
         raise RolledBack(store.spec.id, store.history_id, found)

@@ -25,9 +25,12 @@ local function tell(lane, events, now, schema, place)
   local count = before + #transitions
   local at = math.max(now, tonumber(ms)) -- a clock that was set back must not make an id smaller than the last
   local id = digits(at) .. '-' .. digits(count)
-  local fields = {'t', digits(now), 'b', table.concat(transitions, '\n')}
-  if redis.pcall('XADD', events, id, unpack(fields)).err then -- somebody else wrote there: an API of 0.1.0, or by hand
-    redis.call('XADD', events, '*', unpack(fields))
+  if redis.pcall('XADD', events, id, 't', digits(now), 'b', table.concat(transitions, '\n')).err then
+    -- There is a later event: an API of 0.1.0 wrote it, or the clock was set back before the lane was raised. Each of ours
+    -- gets an entry, because the places before one of many might be taken.
+    for _, line in ipairs(transitions) do id = redis.call('XADD', events, '*', 't', digits(now), 'b', line) end
+    ms, n = string.match(id, '^(%d+)-(%d+)$')
+    at, count = tonumber(ms), math.max(count, tonumber(n))
   end
   -- Every 5,000 events those go that are older than the mark before the last: 10,000 to 15,000 stay.
   if math.floor(count / 5000) > math.floor(before / 5000) then

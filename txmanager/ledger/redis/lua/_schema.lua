@@ -10,3 +10,8 @@ end
 local function group(queue, schema)
   if tonumber(schema) < 2 then redis.call('XGROUP', 'CREATE', queue, 'lane', '0', 'MKSTREAM') end
 end
+-- A worker of an older release that still owns the lane takes nothing more: its `settle` would not keep what only an
+-- entry says.
+local function ungroup(queue)
+  if redis.call('EXISTS', queue) == 1 then redis.call('XGROUP', 'DESTROY', queue, 'lane') end
+end

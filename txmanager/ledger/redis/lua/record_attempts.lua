@@ -43,6 +43,7 @@ for _, write in ipairs(writes) do
   if write.ours and there then recorded = recorded + 1 end
 end
 if recorded > 0 and recorded == #writes then
+  redis.call('HDEL', KEYS[1], 'settling') -- as below: a full server must answer a replay, too
   redis.call('HINCRBY', KEYS[1], 'touch', 1)
   return {'ok', lane[1]}
 end

@@ -19,11 +19,12 @@ end
 if lane[4] and (lane[3] or '') ~= ARGV[4] then return {'other_sort'} end
 local schema = math.max(tonumber(lane[2] or 1), tonumber(ARGV[3]))
 if lane[4] then
+  if tonumber(lane[2] or 1) < schema then ungroup(KEYS[2]) end
   unpark(KEYS[1], KEYS[2], schema)
 else
   redis.call('HSET', KEYS[1], 'state', 'active', 'epoch', '0', 'owner', '', 'token', '', 'until', '0', 'upto', '0-0',
     'last', '0-0', 'asks', '0', 'replid', replication_id(),
-    'rev', digits(clock())) -- above all that the registry may still have of a lane that was deleted
+    'rev', digits(clock() * 1000)) -- above all that the registry may still have of a lane that was deleted
   if ARGV[4] == '1' then redis.call('HSET', KEYS[1], 'keyless', '1') end
   group(KEYS[2], schema)
 end

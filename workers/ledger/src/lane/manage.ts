@@ -52,7 +52,7 @@ export function register(step: Step, spec: Spec): object {
     lane.parked = 0;
     lane.used = step.now;
     // above all that the registry may still have of a lane that was deleted
-    lane.revision = Math.max(lane.revision + 1, step.now);
+    lane.revision = Math.max(lane.revision + 1, step.now * 1000);
     return view(step);
 }
 
