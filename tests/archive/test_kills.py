@@ -141,7 +141,11 @@ async def test_archivers_killed_at_random_lose_and_double_nothing(
             assert len(found) == len({r.life for r in found}), "stored twice"
             assert {r.life: str(r.id) for r in found} == wanted
             for fence in fences:
-                assert await stage.ledger.unarchived(fence.lane, 9) == []
+
+                async def acknowledged(lane: str = fence.lane) -> bool:
+                    return await stage.ledger.unarchived(lane, 9) == []
+
+                await until(acknowledged, 30, what="the ledger knows what is archived")
                 assert (await stage.ledger.backlog(fence.lane, 9)).lost == 0
             for record in chance.sample(found, min(50, len(found))):
                 kept = await stage.ledger.read(record.id)
