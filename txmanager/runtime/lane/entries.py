@@ -13,8 +13,8 @@ from txmanager.core.ledger import Taken
 from txmanager.runtime.lane.owner import OwnedLane
 
 _FEW = 4
-"""With so much room or more, every take is worth its round trip. Many lanes that skip it sign in the same moment, and then
-wait for each other's write-ahead: at 20 ms of network, 8 lanes with a window of 16 lost a seventh."""
+"""With so much room or more, every take is worth its round trip. Many lanes that skip it sign in the same moment, and
+then wait for each other's write-ahead: at 20 ms of network, 8 lanes with a window of 16 lost a seventh."""
 _GOOD_FOR_S = 5.0
 """Older entries are read again: they may have been cancelled."""
 
