@@ -25,10 +25,13 @@ class Lane:
     page: int = 4
     asked: list[int] = field(default_factory=list)
     upto: str = "0-0"
+    instant: bool = True
+    id: str = "lane"
 
     def __post_init__(self) -> None:
         self.fence = None
         self.context = SimpleNamespace(ledger=self, read_ahead=lambda: self.page)
+        self.chain = SimpleNamespace(instant=lambda _: self.instant)
 
     @property
     def plan(self) -> Any:
@@ -90,3 +93,16 @@ async def test_what_was_read_long_ago_is_read_again(monkeypatch):
     lane.queue.remove(lane.queue[1])
     monkeypatch.setattr(entries, "_GOOD_FOR_S", 0.0)
     assert await sign(lane, reader) == [3]
+
+
+async def test_what_a_slow_signer_is_asked_for_was_not_read_ahead():
+    """A cancelled entry would cost a signature that somebody pays for."""
+    lane, reader = made(9, instant=False)
+    assert [await sign(lane, reader) for _ in range(3)] == [[1], [2], [3]]
+    assert lane.asked == [1, 1, 1]
+
+
+async def test_room_for_a_few_is_worth_a_take():
+    lane, reader = made(9, page=64)
+    assert await sign(lane, reader, 4) == [1, 2, 3, 4]
+    assert lane.asked == [4]

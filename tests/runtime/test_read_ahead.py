@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from unittest.mock import Mock
 
 from tests.runtime.stage import POOL, TIMING, Counting, Stage, metric
 from tests.waiting import until
 from txmanager.core.decide import Policy
 from txmanager.core.models import LaneSpec
 from txmanager.core.states import LaneState, Status
-from txmanager.runtime.lane.entries import Entries
 
 ONE = Policy(window=1, include_within_ms=500)
 CALM = replace(TIMING, lease_ms=60_000, margin_ms=900)
@@ -64,33 +62,3 @@ async def test_a_lane_that_is_paused_after_its_queue_was_read_sends_nothing_more
     await stage.ledger.set_lane(stage.lane, LaneState.ACTIVE)
     await stage.done(ids)
     assert stage.amounts() == list(range(1, 31))
-
-
-async def test_what_was_handed_out_and_not_signed_is_handed_out_again(stage: Stage) -> None:
-    """Else everything behind it would be signed in vain, until the queue is read again."""
-    running = await stage.start(timing=CALM, policy=ONE)
-    [held] = running.worker._held.values()
-    await until(lambda: held.lane.plan.room() == 0, what="it has nothing to do")
-    held.task.cancel()
-    await stage.submit(*stage.transfers(4))
-    entries = Entries(held.lane)
-    [first] = await entries.take(1)
-    assert await entries.take(1) == [first]
-    held.lane.plan.head.signed(first.position)
-    [second] = await entries.take(1)
-    assert second.intent.id.key == "k2"
-
-
-async def test_what_a_slow_signer_is_asked_for_was_not_read_ahead(stage: Stage) -> None:
-    """A cancelled entry would cost a signature that somebody pays for."""
-    running = await stage.start(timing=CALM, policy=ONE)
-    [held] = running.worker._held.values()
-    held.task.cancel()
-    await stage.submit(*stage.transfers(4))
-    entries, asked = Entries(held.lane), Counting(stage.ledger)
-    held.lane.context.ledger = asked  # type: ignore[assignment]
-    held.lane.chain = Mock(instant=lambda _: False)
-    for takes in (1, 2, 3):
-        [entry] = await entries.take(1)
-        held.lane.plan.head.signed(entry.position)
-        assert asked.counts["take"] == takes
