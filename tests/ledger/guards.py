@@ -350,7 +350,7 @@ ENDS = [
         "an_end_that_no_chain_shows_waits_while_the_history_is_another",
     ),
     Guard("settle", "before == 'retired' or ", "", "settle_of_another_life_or_a_retired_record_is_gone"),
-    Guard("settle", " or record[2] ~= life then", " then", "settle_of_another_life_or_a_retired_record_is_gone"),
+    Guard("settle", " or record[2] ~= life or", " or", "settle_of_another_life_or_a_retired_record_is_gone"),
     Guard(
         "settle",
         "elseif before == 'done' or before == 'failed' or before == 'cancelled' then",
@@ -431,9 +431,10 @@ ENDS = [
     ),
     Guard(
         "settle",
-        "redis.call('SREM', open, unpack(ids, from, to))",
+        "found = found + redis.call('SREM', open, unpack(ids, from, to))",
         "",
         "settle_stores_the_outcome_once_and_leaves_the_queue",
+        1,
     ),
     Guard(
         "settle",

@@ -25,8 +25,9 @@ HOMES_AT_ONCE = [
         1,
     ),
     Guard(
-        "settle", "then redis.call('DEL', KEYS[i]) else", "then else", "end_at_once_is_gone_when_it_is_settled_again"
+        "settle", "redis.call('DEL', unpack(over,", "redis.call('TIME') -- ", "late_append_after_an_end_at_once_is_told"
     ),
+    Guard("settle", " or over[KEYS[i]]", "", "end_at_once_is_gone_when_it_is_settled_again"),
     Guard("append", " or not record[1] and home and ended(home, life)", "", "late_append_after_an_end_at_once_is_told"),
     Guard("append", "living == life and ", "", "late_append_after_an_end_at_once_is_told"),
     Guard("append", " and final ~= ''", "", "append_again_answers_the_same_entry"),

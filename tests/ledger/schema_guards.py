@@ -10,6 +10,7 @@ _ROOM = "append_of_an_older_release_finds_no_room_in_a_raised_lane"
 _PAGES = "pages_of_events_begin_and_end_within_a_step"
 _BEHIND = "step_behind_a_later_event_keeps_the_place_of_each"
 _TRIM = "events_are_trimmed_by_their_number"
+_EITHER = "what_was_signed_in_either_schema_is_unfinished_until_it_ends"
 _SAYS = "record_that_leaves_the_queue_says_what_its_entry_said"
 
 SCHEMAS = [
@@ -50,6 +51,14 @@ SCHEMAS = [
         1,
     ),
     Guard("append", "tonumber(lane[9] or lane[2])", "tonumber(lane[2])", _ROOM),
+    # what is unfinished
+    Guard("record_attempts", "keep_too('signed', (lane[8] or 0) + #opened)", "", _EITHER),
+    Guard("record_attempts", "if tonumber(lane[6]) >= 2 then", "if true then", _EITHER, 1),
+    Guard("settle", "'signed', lane[6] - (#ended - unsigned - in_set)", "'signed', lane[6]", _EITHER),
+    Guard("settle", "- unsigned -", "-", _EITHER),
+    Guard("settle", " - in_set)", ")", _EITHER, 1),
+    Guard("unfinished", "if not known[id] then", "if true then", _EITHER, 1),
+    Guard("pending", "tonumber(stands[2] or 0) > 0 and {true} or {}", "{}", _EITHER),
     # events
     Guard("settle", "if tonumber(schema) < 2 then\n    for", "if true then\n    for", _PAGES),
     Guard("settle", "if tonumber(schema) < 2 then\n    for", "if false then\n    for", _PAGES, 1),

@@ -9,8 +9,8 @@ import pytest
 
 from tests.ledger.redis_only import redis_of, redis_promise
 from txmanager.core.errors import NotAllowed
-from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member
-from txmanager.core.models import Event, LaneSpec, new_intent
+from txmanager.core.ledger import APPEND_WITHIN_MS, SCHEMA, Member, Settlement
+from txmanager.core.models import Event, LaneSpec, Outcome, failure, new_intent
 from txmanager.core.positions import START, place
 from txmanager.core.states import LaneState, Status
 from txmanager.ledger.redis import RedisLedger, codec
@@ -333,6 +333,48 @@ async def record_that_leaves_the_queue_says_what_its_entry_said(stage: Stage) ->
     for was, now in ((before, cancelled), (flying, done)):
         assert replace(now.intent, payload=was.intent.payload) == was.intent
         assert (now.created_at, now.position) == (was.created_at, was.position)
+
+
+@redis_promise
+async def what_was_signed_in_either_schema_is_unfinished_until_it_ends(stage: Stage) -> None:
+    """Schema 1 keeps a set of it, schema 2 a number: the first so many entries of the queue."""
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+
+    async def shown() -> tuple[int, list[str], list[str]]:
+        view = await ledger.lane(fence.lane)
+        assert view is not None
+        found, pending = await ledger.unfinished(fence), await ledger.pending(fence.lane)
+        return view.unfinished, [r.id.key for r in found], [r.id.key for r in pending]
+
+    before = await stage.inflight(fence, 2)
+    if await schema_of(stage, fence.lane) < 2:
+        kept = ledger._keys.unfinished(fence.lane)
+        assert await ledger.runner.plain(kept, ("SCARD", kept)) == [2], "an owner of release 0.1.0 reads them there"
+    out = await aside(stage, fence)
+    await ledger.upgrade()
+    since = await stage.inflight(fence, 2)
+    await stage.queued(fence.lane)
+    keys = [w.id.key for w in (*before, *since)]
+    assert await shown() == (5, keys, keys), "with the one that was set aside, which has no attempt"
+    await ledger.settle(fence, [stage.done(before[1]), stage.done(since[0])])
+    left = [before[0].id.key, since[1].id.key]
+    assert await shown() == (3, left, left)
+    await ledger.settle(fence, [stage.done(before[0])])
+    await ledger.cancel(out.intent.id)
+    [unsigned] = await ledger.take(fence, 9)
+    failed = Outcome(Status.FAILED, error=failure("x", "y", new_key_helps=True))
+    await ledger.settle(fence, [Settlement(unsigned.intent.id, unsigned.life, unsigned.position, failed)])
+    assert await shown() == (1, left[1:], left[1:])
+    await ledger.settle(fence, [stage.done(since[1])])
+    assert await shown() == (0, [], [])
+
+
+@redis_promise
+async def every_page_of_what_is_unfinished_is_read(stage: Stage) -> None:
+    ledger, fence = redis_of(stage), await stage.own(await stage.lane())
+    writes = await stage.inflight(fence, 230)
+    await stage.queued(fence.lane, 3)
+    assert [r.id for r in await ledger.unfinished(fence)] == [w.id for w in writes]
 
 
 @redis_promise

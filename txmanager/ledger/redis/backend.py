@@ -94,6 +94,9 @@ class Backend:
         first = [keys.lane(lane), keys.queue(lane)]
         return [*first, *([keys.events(lane)] if events else []), keys.unfinished(lane), keys.finals(lane)]
 
+    def _unfinished_keys(self, lane: str) -> list[str]:
+        return [self._keys.lane(lane), self._keys.queue(lane), self._keys.unfinished(lane)]
+
     async def _records(
         self, lane: str, ids: Sequence[IntentId], *, confirmed: bool = False, whole: bool = False
     ) -> list[Record | None]:

@@ -319,7 +319,7 @@ def lane(id: str, snapshot: Sequence[Any]) -> Lane | None:
         signed_upto=text(fields[b"upto"]),
         last_id=text(fields[b"last"]),
         depth=int(snapshot[1]),
-        unfinished=int(snapshot[2]),
+        unfinished=int(snapshot[2]) + int(fields.get(b"signed", b"0")),
         unretired=int(snapshot[3]),
         oldest_ms=max(0, now - int(first.partition("-")[0])) if first else 0,
         history_id=text(fields[b"replid"]),

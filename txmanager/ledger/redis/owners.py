@@ -81,8 +81,7 @@ class Owners(Backend):
 
     async def unfinished(self, fence: Fence) -> list[Record]:
         lane = fence.lane
-        keys = [self._keys.lane(lane), self._keys.unfinished(lane)]
-        reply = await self._fenced(fence, "unfinished", keys, (fence.epoch, fence.token))
+        reply = await self._fenced(fence, "unfinished", self._unfinished_keys(lane), (fence.epoch, fence.token))
         ids = [IntentId.parse(id.decode()) for id in reply[1:]]
         if not ids:
             return []

@@ -21,9 +21,7 @@ _MARKS = 500
 
 class Watchers(Backend):
     async def pending(self, lane: str) -> list[Record]:
-        key = self._keys.unfinished(lane)
-        [members] = await self._runner.plain(key, ("SMEMBERS", key))
-        ids = [IntentId.parse(id.decode()) for id in members]
+        ids = [IntentId.parse(id.decode()) for id in await self._runner.run("pending", self._unfinished_keys(lane))]
         found = [r for r in await self._records(lane, ids) if r is not None and not r.status.final] if ids else []
         return sorted((r for r in found if r.attempts), key=lambda r: min(a.nonce for a in r.attempts))
 

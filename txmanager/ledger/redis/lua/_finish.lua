@@ -16,14 +16,16 @@ local function keep_entry(queue, record, sid, payload)
   end
   if payload then redis.call('HSET', record, 'p', said[12]) end
 end
--- `grouped`: a worker of release 0.1.0 may have read them through the queue's group.
+-- `grouped`: a worker of release 0.1.0 may have read them through the queue's group. Answers how many were in the set.
 local function leave(queue, open, ids, sids, grouped)
+  local found = 0
   for from = 1, #ids, 500 do -- what Lua can unpack has a limit
     local to = math.min(from + 499, #ids)
     if grouped then redis.call('XACK', queue, 'lane', unpack(sids, from, to)) end
     redis.call('XDEL', queue, unpack(sids, from, to))
-    redis.call('SREM', open, unpack(ids, from, to))
+    found = found + redis.call('SREM', open, unpack(ids, from, to))
   end
+  return found
 end
 -- Final, and not retired yet.
 local function await_home(finals, ids)

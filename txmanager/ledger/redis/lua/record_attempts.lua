@@ -11,7 +11,8 @@
 --@include _replication
 --@include _event
 --@include _record_id
-local out, lane = fenced(KEYS[1], ARGV[1], ARGV[2], 'cursor', 'replid', 'state', 'upto', 'keyless', 'schema', 'told')
+local out, lane = fenced(KEYS[1], ARGV[1], ARGV[2], 'cursor', 'replid', 'state', 'upto', 'keyless', 'schema', 'told',
+  'signed')
 if out then return out end
 
 local writes, at = {}, 5
@@ -136,11 +137,15 @@ for _, write in ipairs(writes) do
   if write.purpose == 'first' or write.purpose == 'given' then opened[#opened + 1] = write.id end
   if write.purpose ~= 'noop' and write.status ~= 'inflight' then event(write.id, 'inflight', write.hash, '') end
 end
-for from = 1, #opened, 500 do -- what Lua can unpack has a limit
-  redis.call('SADD', KEYS[4], unpack(opened, from, math.min(from + 499, #opened)))
-end
 local kept = lane[5] ~= '1' and {'cursor', ARGV[4]} or {}
 local function keep_too(field, value) kept[#kept + 1], kept[#kept + 2] = field, value end
+if tonumber(lane[6]) >= 2 then
+  keep_too('signed', (lane[8] or 0) + #opened)
+else
+  for from = 1, #opened, 500 do -- what Lua can unpack has a limit
+    redis.call('SADD', KEYS[4], unpack(opened, from, math.min(from + 499, #opened)))
+  end
+end
 if #firsts > 0 then keep_too('upto', firsts[#firsts].sid) end
 local place = tell(KEYS[1], KEYS[3], now, lane[6], lane[7])
 if place then keep_too('told', place) end

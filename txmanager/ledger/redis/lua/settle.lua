@@ -22,7 +22,8 @@
 --@include _room
 --@include _record_id
 --@include _home
-local out, lane = fenced(KEYS[1], ARGV[1], ARGV[2], 'replid', 'archive', 'landed', 'schema', 'told')
+local out, lane = fenced(KEYS[1], ARGV[1], ARGV[2], 'replid', 'archive', 'landed', 'schema', 'told',
+  'signed')
 if out then return out end
 if ARGV[5] ~= '' then -- an end that only this ledger knows rests on what it remembers of the attempts
   local found = replication_id()
@@ -33,7 +34,8 @@ local archive = lane[2]
 -- In a lane of schema 2 each append looks at the home, too.
 local no_tombstone = ARGV[13] == '1' and tonumber(lane[4]) >= 2
 local many = tonumber(ARGV[12])
-local now, at, ended, waiting, sids, shares, told = clock(), 14, {}, {}, {}, {}, {}
+local now, at, ended, waiting, sids, shares, told, over = clock(), 14, {}, {}, {}, {}, {}, {}
+local unsigned = 0
 local today = digits(now)
 local replies, none = {'ok', today}, {}
 local allowed = {done = ARGV[6], failed = ARGV[7], cancelled = ARGV[8]}
@@ -64,7 +66,7 @@ for i = 6, many + 5 do
   at = at + 10 + 2 * count
   local record = redis.call('HMGET', KEYS[i], 's', 'l', 'i', 'd', 'a:' .. name, 'q')
   local before = record[1]
-  if before == 'retired' or record[2] ~= life then
+  if before == 'retired' or record[2] ~= life or over[KEYS[i]] then
     replies[#replies + 1] = {'gone'}
   elseif before == 'done' or before == 'failed' or before == 'cancelled' then
     replies[#replies + 1] = {before == status and 'already' or 'conflict', before}
@@ -78,7 +80,11 @@ for i = 6, many + 5 do
       local home = many + 2 * i - 6
       local final = head .. outcome .. tail .. today .. '}'
       local kept = keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final, ARGV[10])
-      if kept == 'kept' and no_tombstone then redis.call('DEL', KEYS[i]) else tombstone(KEYS[i], life, ARGV[11]) end
+      if kept == 'kept' and no_tombstone then
+        over[#over + 1], over[KEYS[i]] = KEYS[i], true
+      else
+        tombstone(KEYS[i], life, ARGV[11])
+      end
       if hash ~= '' and many <= 4 and #final <= 2048 then -- an end that no chain shows may be taken back: it is read
         told[#told + 1] = '> ' .. life .. ' ' .. fingerprint .. ' ' .. final
       end
@@ -95,22 +101,27 @@ for i = 6, many + 5 do
       waiting[#waiting + 1] = id
       replies[#replies + 1] = 'settled'
     end
+    if before == 'queued' then unsigned = unsigned + 1 end
     ended[#ended + 1] = id
     sids[#sids + 1] = record[3]
     if record[6] then shares[#shares + 1] = record[6] end
   end
 end
+for from = 1, #over, 500 do -- what Lua can unpack has a limit
+  redis.call('DEL', unpack(over, from, math.min(from + 499, #over)))
+end
 local kept = {}
 if ARGV[3] ~= '' and (not lane[3] or below(lane[3], ARGV[3])) then kept = {'landed', ARGV[3]} end
 local place = tell(KEYS[1], KEYS[3], now, lane[4], lane[5])
 if place then kept[#kept + 1], kept[#kept + 2] = 'told', place end
-if #kept > 0 then redis.call('HSET', KEYS[1], unpack(kept)) end
 if #ended == 0 then
   redis.call('HINCRBY', KEYS[1], 'touch', 1)
 else
   give_back(KEYS[1], shares)
-  leave(KEYS[2], KEYS[4], ended, sids, tonumber(lane[4]) < 2)
+  local in_set = leave(KEYS[2], KEYS[4], ended, sids, tonumber(lane[4]) < 2)
+  if lane[6] then kept[#kept + 1], kept[#kept + 2] = 'signed', lane[6] - (#ended - unsigned - in_set) end
   await_home(KEYS[5], waiting)
   redis.call('PUBLISH', ARGV[4], table.concat(told, '\n'))
 end
+if #kept > 0 then redis.call('HSET', KEYS[1], unpack(kept)) end
 return replies
