@@ -14,6 +14,7 @@ from txmanager.core.flights import Flight
 from txmanager.core.keyless_plan import KeylessPlan
 from txmanager.core.kills import Doom, KillCause
 from txmanager.core.lane_plan import LanePlan
+from txmanager.core.ledger import Taken
 from txmanager.core.models import Attempt, Lane, LaneSpec, Purpose, Record, new_intent
 from txmanager.core.signing_plan import SigningPlan
 from txmanager.core.states import LaneState, Status
@@ -385,6 +386,80 @@ def test_what_is_appended_during_a_take_asks_for_another() -> None:
     made.take_begins()
     made.took(["1-8"], 4)
     assert made.head.last_id == "1-8"
+
+
+def entry(position: str) -> Taken:
+    return Taken(new_intent(key=position, pool="p", kind="near.transfer", payload={}), "life", position, NOW)
+
+
+def quiet(last_id: str = "1-5", stored: Lane | None = None) -> LanePlan:
+    """All that it knows of is taken."""
+    make = KeylessPlan if stored is not None and stored.keyless else SigningPlan
+    made = make(POLICY, NEAR, stored or lane())
+    made.take_begins()
+    made.took([last_id], 4)
+    assert next_of(made) == "nothing"
+    return made
+
+
+def test_the_only_news_is_signed_as_it_came_and_once() -> None:
+    made = quiet()
+    made.offer(entry("1-6"))
+    assert next_of(made) == "Take 4"
+    assert made.accept_offer() == entry("1-6")
+    assert made.accept_offer() is None
+    assert next_of(made) == "nothing"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: quiet("1-6"),
+        lambda: quiet("1-7"),
+        plan,
+        lambda: quiet(stored=lane(keyless=True)),
+    ],
+    ids=["it was taken", "later ones were taken", "something else may be queued", "its caller chose the number"],
+)
+def test_what_a_wake_up_brings_is_taken_unless_it_is_the_only_news(make: Callable[[], LanePlan]) -> None:
+    made = make()
+    made.offer(entry("1-6"))
+    assert made.accept_offer() is None
+    assert next_of(made) == "Take 4"
+
+
+def test_two_that_wake_ups_brought_are_taken() -> None:
+    made = quiet()
+    made.offer(entry("1-6"))
+    made.offer(entry("1-7"))
+    assert made.accept_offer() is None
+    assert next_of(made) == "Take 4"
+
+
+@pytest.mark.parametrize("last_id", ["1-6", "1-7"])
+def test_what_a_wake_up_brought_is_not_signed_once_it_was_taken(last_id: str) -> None:
+    made = quiet()
+    made.offer(entry("1-6"))
+    made.head.took(last_id)
+    assert made.accept_offer() is None
+    assert next_of(made) == "Take 4"
+
+
+def test_what_is_signed_ahead_needs_only_room() -> None:
+    made = quiet()
+    made.signed_ahead = True
+    assert next_of(made) == "Take 4"
+    made.is_in(LaneState.PAUSED)
+    assert next_of(made) == "nothing"
+
+
+def test_more_can_be_signed_ahead_while_more_may_be_queued_and_the_lane_takes_it() -> None:
+    made = quiet()
+    assert not made.more_is_queued()
+    made.take_again()
+    assert made.more_is_queued()
+    made.is_in(LaneState.PAUSED)
+    assert not made.more_is_queued()
 
 
 def test_a_send_and_its_answer_are_remembered_with_the_flight() -> None:

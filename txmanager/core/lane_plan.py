@@ -118,6 +118,8 @@ class LanePlan(ABC):
         """Whether the queue may hold entries that were not taken yet."""
         self._offered: Taken | None = None
         """The only entry that was not taken yet, as a wake-up brought it."""
+        self.signed_ahead = False
+        """Whether the next entries are signed already, or being signed, and wait for room."""
         self._resend = False
         self._ask_funds = False
 
@@ -198,8 +200,7 @@ class LanePlan(ABC):
 
     def offer(self, entry: Taken) -> None:
         """A wake-up brought what was appended. That is believed as far as it may be signed, if it is the only news."""
-        known = place(entry.position) <= place(self.head.last_id)
-        if known or self._untaken or self._offered is not None or self.stored.keyless:
+        if self._untaken or self._offered is not None or self.stored.keyless:
             self.take_again()
         else:
             self._offered = entry
@@ -208,7 +209,7 @@ class LanePlan(ABC):
         """What a wake-up brought, once. Whoever does not write it ahead asks for a take."""
         entry, self._offered = self._offered, None
         if entry is not None and place(entry.position) <= place(self.head.last_id):
-            self.take_again()  # it was taken meanwhile
+            self.take_again()  # it was taken already
             return None
         return entry
 
@@ -307,8 +308,12 @@ class LanePlan(ABC):
 
     def room(self) -> int:
         """How many queued intents may be signed now."""
-        news = self._untaken or self._offered is not None
+        news = self._untaken or self._offered is not None or self.signed_ahead
         return self.flights.room() if news and self.may_take() else 0
+
+    def more_is_queued(self) -> bool:
+        """Whether entries can be signed that were not taken yet."""
+        return self._untaken and self.may_take()
 
     def may_take(self) -> bool:
         """Whether first attempts may be signed, and written ahead once they are: signing may have taken a while."""

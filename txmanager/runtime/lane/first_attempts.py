@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from txmanager.core.chain import Impossible, Prepared, Unpriced
+from txmanager.core.chain import Impossible, Prepared
 from txmanager.core.errors import NotSigned
 from txmanager.core.flights import Flight
 from txmanager.core.ledger import Taken, WriteAhead
@@ -13,6 +13,7 @@ from txmanager.core.models import Attempt, failure
 from txmanager.core.states import Status
 from txmanager.core.turns import Turns
 from txmanager.runtime.accept.built import KIND as BUILT
+from txmanager.runtime.lane.ahead import Ahead, Ready
 from txmanager.runtime.lane.breaks import AGAIN_MS, Broken, is_break
 from txmanager.runtime.lane.entries import Entries
 from txmanager.runtime.lane.outbox import Outbox
@@ -24,8 +25,6 @@ from txmanager.runtime.lane.shortage import Shortage
 from txmanager.runtime.lane.signatures import NotYet, Slot
 from txmanager.runtime.lane.wallet import Wanted
 
-Ready = Sequence[tuple[Taken, Prepared]]
-
 
 class FirstAttempts:
     def __init__(self, lane: OwnedLane, outbox: Outbox, shortage: Shortage) -> None:
@@ -33,6 +32,7 @@ class FirstAttempts:
         self._outbox = outbox
         self._shortage = shortage
         self._entries = Entries(lane)
+        self._ahead = Ahead(lane, self._entries, self._signed)
         self._asked: tuple[tuple[str, str], ...] = ()
         """What the signer was asked for last, by position and life."""
         self._broken = False
@@ -43,6 +43,9 @@ class FirstAttempts:
         lane = self._lane
         if self._broken:
             return False
+        if lane.plan.signed_ahead:
+            await self._send_signed(*await self._ahead.get(room))
+            return True
         if (entry := lane.plan.accept_offer()) is not None:
             await self._sign_offered(entry)
             return True
@@ -103,29 +106,42 @@ class FirstAttempts:
             flight = Flight(record_of(lane.id, entry, Status.INFLIGHT, attempt))
             lane.plan.flights.add(flight)
             batch.append((flight, attempt))
+        self._ahead.start(len(batch))
         await self._outbox.send(batch)
 
-    # -- what a wake-up brought
+    # -- without a take: what a wake-up brought, or what was signed ahead
 
     async def _sign_offered(self, entry: Taken) -> None:
-        """Sign it without a take. Nobody vouches for it before the write-ahead does, so nothing else is done with it:
-        whatever is not usual about it shows once it is taken."""
+        """Nobody vouches for it before the write-ahead does, so nothing else is done with it: whatever is not usual
+        about it shows once it is taken."""
         lane = self._lane
         try:
-            ready, attempts = await self._signed(entry)
-            if attempts:
-                lane.context.point("after_sign")
-                await self._write_and_send(ready, attempts)  # what breaks here breaks the lane: bytes may be recorded
+            if lane.chain.instant(lane.id):
+                await self._send_signed(*await self._signed([entry], lane.plan.head.cursor))
         finally:
             if lane.plan.head.signed_upto != entry.position:
                 lane.plan.take_again()
 
-    async def _signed(self, entry: Taken) -> tuple[Ready, Sequence[Attempt]]:
-        """Nothing, if it is not usual or breaks somebody: then it is taken, and breaks again where that is counted."""
+    async def _send_signed(self, ready: Ready, attempts: Sequence[Attempt]) -> None:
+        """Unless something about one of them has to be decided by now: then all are taken again."""
+        lane = self._lane
+        if not attempts:
+            return
+        lane.context.point("after_sign")
         try:
-            if ready := await self._usual(entry):
+            late = any(self._late(entry) for entry, _ in ready)
+            if not late and len((await lane.wallet.sift(ready)).ready) == len(ready):
+                await self._write_and_send(ready, attempts)  # what breaks here breaks the lane: bytes may be recorded
+        finally:
+            if lane.plan.head.signed_upto != ready[-1][0].position:
+                lane.plan.take_again()
+
+    async def _signed(self, entries: Sequence[Taken], first: int) -> tuple[Ready, Sequence[Attempt]]:
+        """Nothing, if one is not usual or breaks somebody: then it is taken, and breaks again where that is counted."""
+        try:
+            if ready := await self._usual(entries):
                 with self._lane.context.metrics.sign_s.time():
-                    return ready, await self._signatures(ready, self._lane.plan.head.cursor)
+                    return ready, await self._signatures(ready, first)
         except NotSigned:
             pass
         except Exception as error:
@@ -133,19 +149,25 @@ class FirstAttempts:
                 raise
         return [], []
 
-    async def _usual(self, entry: Taken) -> Ready:
-        """Ready to be signed, if nothing about it has to be decided."""
+    async def _usual(self, entries: Sequence[Taken]) -> Ready:
+        """Ready to be signed, if nothing about any of them has to be decided."""
+        lane = self._lane
+        if not all(map(self._is_usual, entries)):
+            return []
+        prepared = await prepare(lane, [entry.intent for entry in entries])
+        ready = [(entry, one) for entry, one in zip(entries, prepared, strict=True) if isinstance(one, Prepared)]
+        return ready if len(ready) == len(entries) else []
+
+    def _is_usual(self, entry: Taken) -> bool:
         lane, intent = self._lane, entry.intent
-        if not lane.chain.instant(lane.id) or not lane.chain.serves(intent) or intent.kind in lane.chain.traits.turns:
-            return []
+        if not lane.chain.serves(intent) or intent.kind in lane.chain.traits.turns:
+            return False
         if intent.kind == BUILT:  # what comes of asking its callback is an end or bytes: it is asked once
-            return []
-        if self._late(entry) or not passes_seal(lane, entry):
-            return []
-        prepared = await prepare(lane, [intent])
-        if not isinstance(prepared[0], Prepared | Unpriced):
-            return []
-        return (await lane.wallet.sift([(entry, prepared[0])])).ready
+            return False
+        return not self._late(entry) and passes_seal(lane, entry)
+
+    def close(self) -> None:
+        self._ahead.close()
 
     # -- before signing
 

@@ -68,6 +68,7 @@ class Sender:
                     pass
         finally:
             lane.signatures.close()
+            self._first.close()
 
     async def _turn(self) -> bool:
         """The first of the plan's actions that did something; False when there is nothing to do now."""
