@@ -73,6 +73,12 @@ async def ask_apart(
     call: Callable[..., Awaitable[Json]], calls: Sequence[tuple[str, Json]], group: str, timeout: float | None
 ) -> list[Json | RpcFailure]:
     """Each question by a call of its own, side by side; a failure of the transport is that question's answer."""
+    if len(calls) == 1:  # the usual look-up needs no task of its own
+        [(method, params)] = calls
+        try:
+            return [await call(method, params, group=group, timeout=timeout)]
+        except RpcFailure as failure:
+            return [failure]
     alone = (call(method, params, group=group, timeout=timeout) for method, params in calls)
     answers = await asyncio.gather(*alone, return_exceptions=True)
     for answer in answers:

@@ -52,6 +52,21 @@ class _Connection(asyncio.Protocol):
             self.transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]
 
 
+def _answer(future: asyncio.Future[bytes], word: bytes = b"") -> None:
+    if not future.done():
+        future.set_result(word)
+
+
+async def _answered(future: asyncio.Future[bytes], timeout_s: float) -> bytes:
+    """Its answer, or nothing once the time is over. Each lone intent waits here twice: a timer costs less than an
+    `asyncio.timeout`."""
+    timer = asyncio.get_running_loop().call_later(timeout_s, _answer, future)
+    try:
+        return await future
+    finally:
+        timer.cancel()
+
+
 class Subscriber:
     def __init__(self, link: Link, timeout_s: float) -> None:
         self._link = link
@@ -63,7 +78,7 @@ class Subscriber:
         self._rung: set[str] = set()
         self._carried: dict[str, bytes] = {}
         """The entry that came with a ring, by channel. A second ring before it is asked for takes it away."""
-        self._bells: dict[asyncio.Event, frozenset[str]] = {}
+        self._bells: dict[asyncio.Future[bytes], frozenset[str]] = {}
         self._followed: Collection[str] = frozenset()
         self._news: set[str] = set()
         self._news_bell = asyncio.Event()
@@ -80,13 +95,10 @@ class Subscriber:
         """The channels that rang since they were last returned."""
         await self._subscribe(wanted)
         if not (wanted & self._rung):
-            bell = asyncio.Event()
+            bell: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             self._bells[bell] = wanted
             try:
-                async with asyncio.timeout(timeout_s):
-                    await bell.wait()
-            except TimeoutError:
-                pass
+                await _answered(bell, timeout_s)
             finally:
                 del self._bells[bell]
         rung = wanted & self._rung
@@ -138,10 +150,7 @@ class Subscriber:
         future: asyncio.Future[bytes] = loop.create_future()
         self._finals.setdefault(id, set()).add(future)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await future
-        except TimeoutError:
-            return b""
+            return await _answered(future, timeout_s)
         finally:
             waiting = self._finals[id]
             waiting.discard(future)
@@ -200,7 +209,7 @@ class Subscriber:
         self._rung.add(channel)
         for bell, wanted in self._bells.items():
             if channel in wanted:
-                bell.set()
+                _answer(bell)
 
     def _tell(self, channel: str) -> None:
         if channel in self._followed:
@@ -223,8 +232,7 @@ class Subscriber:
                 self._recent.popitem(last=False)
             return
         for future in waiting:
-            if not future.done():
-                future.set_result(record)
+            _answer(future, record)
 
     def lost(self, connection: _Connection) -> None:
         """The connection is gone: wake everybody, so that they read instead of waiting for hints."""

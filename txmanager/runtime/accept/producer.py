@@ -128,6 +128,8 @@ class Producer:
                 break
             await self._accept([p for p in waiting if not p.two_steps])
             known = [p for p in waiting if p.result is None and p.two_steps]
+            if not known:
+                continue
             await self._claim(known)
             await self._charge([p for p in known if p.result is None and p.bill is not None])
             await self._append([p for p in known if p.result is None and not p.late])

@@ -61,8 +61,11 @@ class Sender:
                 if busy:
                     self._outbox.went_on()
                     continue
+                if not lane.plan.unsent:
+                    await lane.work.wait()
+                    continue
                 try:
-                    async with asyncio.timeout(self._outbox.pause_s if lane.plan.unsent else None):
+                    async with asyncio.timeout(self._outbox.pause_s):
                         await lane.work.wait()
                 except TimeoutError:
                     pass

@@ -78,6 +78,8 @@ class Tracker:
                 lane.context.metrics.rpc_errors.labels(lane.id, type(error).__name__).inc()
                 lane.log.warning("look-up failed", error=str(error))
                 changed = False
+            if changed and not lane.plan.flights:
+                continue  # there is nothing left to look at
             # look again at once while things move, less often while nothing does
             self._pause_s = _QUICK_S if changed else min(self._poll_s, self._pause_s * 2)
             try:
