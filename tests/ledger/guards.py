@@ -184,17 +184,6 @@ OWNERS = [
         "vouch_changes_the_history_id_only_from_the_one_that_was_seen",
     ),
     Guard("vouch", "redis.call('HDEL', KEYS[1], 'settling')", "", _full("a_lane_be_baselined_and_vouched_for")),
-    Guard("take", FENCE, "", "stale_owner_can_not_take_and_parks_nothing"),
-    Guard(
-        "take",
-        "if lane[1] ~= 'active' and lane[1] ~= 'draining' then return {'idle', lane[1]} end",
-        "",
-        "take_of_a_paused_or_quarantined_lane_is_empty",
-    ),
-    Guard("take", "'(' .. lane[2]", "'-'", "take_again_answers_the_same_until_written_ahead"),
-    Guard("take", "'(' .. lane[2]", "lane[2]", "take_again_answers_the_same_until_written_ahead"),
-    Guard("take", "'COUNT', ARGV[3]", "'COUNT', 1", "take_hands_out_in_order_of_acceptance"),
-    Guard("take", " or {}", "", "take_hands_out_in_order_of_acceptance"),
     Guard("unfinished", FENCE, "", "stale_owner_cannot_read_the_unfinished"),
 ]
 

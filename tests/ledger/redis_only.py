@@ -1288,3 +1288,13 @@ async def numbers_be_taken_back(stage: Stage) -> Callable[[], Awaitable[object]]
         assert await stage.ledger.reclaim(fence, 0, [8]) == 0
 
     return act
+
+
+@redis_promise
+async def take_begins_behind_what_a_call_without_an_answer_wrote_ahead(stage: Stage) -> None:
+    fence = await stage.own(await stage.lane())
+    entries = await stage.queued(fence.lane, 3)
+    [first] = await stage.ledger.take(fence, 1)
+    write = stage.write(entries[0], BASE, position=first.position)
+    await stage.again().record_attempts(fence, BASE, [write])
+    assert [t.intent.id for t in await stage.ledger.take(fence, 9)] == [e.intent.id for e in entries[1:]]

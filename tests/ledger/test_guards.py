@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
+import textwrap
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +28,7 @@ from tests.ledger.redis_only import redis_of
 from tests.ledger.schema_guards import SCHEMAS
 from tests.ledger.seal_guards import SEALS
 from tests.ledger.session_guards import SESSIONS
+from txmanager.ledger.redis import owners
 from txmanager.ledger.redis.scripts import build, names, script
 from txmanager.testing.ledger import PROMISES
 
@@ -63,6 +68,40 @@ async def test_a_script_without_this_guard_breaks_its_promise(guard: Guard, redi
         # `pytest.raises` inside a promise fails with an exception that is no Exception
         with pytest.raises((Exception, pytest.fail.Exception)):
             await asyncio.wait_for(ALL[guard.promise](stage), PATIENCE_S)
+
+
+TAKE = [
+    (
+        "if (epoch, token) != (str(fence.epoch), fence.token):",
+        "if False:",
+        "stale_owner_can_not_take_and_parks_nothing",
+    ),
+    (
+        "if state not in (LaneState.ACTIVE, LaneState.DRAINING):",
+        "if False:",
+        "take_of_a_paused_or_quarantined_lane_is_empty",
+    ),
+    ('f"({upto}"', '"-"', "take_again_answers_the_same_until_written_ahead"),
+    ('f"({upto}"', "upto", "take_again_answers_the_same_until_written_ahead"),
+    ("if found == upto:", "if True:", "take_begins_behind_what_a_call_without_an_answer_wrote_ahead"),
+    ('"COUNT", count', '"COUNT", 1', "take_hands_out_in_order_of_acceptance"),
+    ("entries or ()", "entries", "take_hands_out_in_order_of_acceptance"),
+]
+"""Of the one operation that is no script: text in its source, what replaces it, the promise that must then break."""
+
+
+@pytest.mark.parametrize(("text", "without", "promise"), TAKE, ids=[f"{old}-{new}"[:60] for old, new, _ in TAKE])
+async def test_a_take_without_this_guard_breaks_its_promise(text: str, without: str, promise: str, redis7, prefix: str):
+    source = textwrap.dedent(inspect.getsource(owners.Owners.take))
+    assert text in source
+    made: dict[str, Any] = {}
+    exec(source.replace(text, without), dict(vars(owners)), made)
+    async with redis_stage(redis7.url, prefix) as stage:
+        with (
+            patch.object(owners.Owners, "take", made["take"]),
+            pytest.raises((Exception, pytest.fail.Exception)),
+        ):
+            await asyncio.wait_for(ALL[promise](stage), PATIENCE_S)
 
 
 async def test_a_missing_write_shows_although_others_write_to_the_server(redis7, prefix: str):

@@ -557,7 +557,7 @@ def test_memory_and_durable_objects_answer_every_random_walk_alike(durable):
     ("name", "guard", "without"),
     [
         ("settle", "before == status and 'already'", "'already'"),
-        ("take", "'(' .. lane[2], '+'", "'-', '+'"),
+        ("record_attempts", "(lane[8] or 0) + #opened", "0"),
     ],
 )
 def test_walk_notices_a_missing_guard(name: str, guard: str, without: str, on_a_fast_server):

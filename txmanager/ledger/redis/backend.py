@@ -52,6 +52,8 @@ class Backend:
         self._subscriber = Subscriber(self._link, timeout_s)
         self._gauge = Gauge(self._link)
         self._one_step = self._link.one_server and retention_ms >= ACCEPT_NEEDS_RETENTION_MS
+        self._signed_upto: dict[str, str] = {}
+        """How far each lane that was leased here is signed, as far as is known: where its next take begins."""
         self._heard: tuple[int, float] | None = None
         """The server's clock, and this process's when that was told."""
 

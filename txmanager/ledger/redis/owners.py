@@ -1,4 +1,4 @@
-"""Owning a lane on Redis: lease, take, write ahead, settle. Every call is fenced by the script it runs."""
+"""Owning a lane on Redis: lease, take, write ahead, settle. Every write is fenced by the script that makes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from txmanager.core.budgets import corrections
 from txmanager.core.errors import Fenced, Refused, RolledBack
 from txmanager.core.ledger import SCHEMA, TOMBSTONE_MS, Lease, Renewed, Settled, Settlement, Taken, WriteAhead
-from txmanager.core.models import Fence, IntentId, Json, Record
+from txmanager.core.models import Fence, IntentId, Json, Purpose, Record
+from txmanager.core.positions import START
 from txmanager.core.states import LaneState, Status, sources
 from txmanager.ledger.inputs import check_settlement, check_token
 from txmanager.ledger.redis import codec
@@ -25,8 +26,10 @@ class Owners(Backend):
         reply = await self._runner.run("lease", self._lane_keys(lane), (owner, token, lease_ms, SCHEMA))
         match reply:
             case [b"leased", epoch, holder, snapshot]:
-                fence = Fence(lane, holder.decode(), int(epoch), token)
-                return Lease("leased", fence, codec.lane(lane, snapshot), fence.owner, lease_ms)
+                fence, view = Fence(lane, holder.decode(), int(epoch), token), codec.lane(lane, snapshot)
+                assert view is not None
+                self._signed_upto[lane] = view.signed_upto
+                return Lease("leased", fence, view, fence.owner, lease_ms)
             case [b"held", holder, left]:
                 return Lease("held", owner=holder.decode(), left_ms=int(left))
             case [word, *_]:
@@ -59,6 +62,7 @@ class Owners(Backend):
         return answers
 
     async def release(self, fence: Fence) -> bool:
+        self._signed_upto.pop(fence.lane, None)
         reply = await self._runner.run("release", [self._keys.lane(fence.lane)], (fence.epoch, fence.token))
         return bool(reply[0] == b"released")
 
@@ -73,11 +77,25 @@ class Owners(Backend):
         return bool(reply[0] == b"ok")
 
     async def take(self, fence: Fence, count: int) -> list[Taken]:
-        keys = [self._keys.lane(fence.lane), self._keys.queue(fence.lane)]
-        reply = await self._fenced(fence, "take", keys, (fence.epoch, fence.token, count))
-        if reply[0] != b"ok":
-            return []
-        return [codec.entry(sid, flat) for sid, flat in reply[1:]]
+        """Two plain commands: nothing rests on what is read here, because the write-ahead compares it with the queue. A
+        script would turn each entry into Lua values and back."""
+        lane, queue = self._keys.lane(fence.lane), self._keys.queue(fence.lane)
+        while True:
+            upto = self._signed_upto.get(fence.lane, START)
+            fields, entries = await self._runner.plain(
+                lane,
+                ("HMGET", lane, "epoch", "token", "owner", "state", "upto"),
+                ("XRANGE", queue, f"({upto}", "+", "COUNT", count),
+            )
+            epoch, token, owner, state, found = map(codec.text, fields)
+            if (epoch, token) != (str(fence.epoch), fence.token):
+                self._signed_upto.pop(fence.lane, None)
+                raise Fenced(fence.lane, owner, int(epoch or 0))
+            if state not in (LaneState.ACTIVE, LaneState.DRAINING):
+                return []
+            if found == upto:
+                return [codec.entry(sid, flat) for sid, flat in entries or ()]  # of a count of 0 there is no list
+            self._signed_upto[fence.lane] = found
 
     async def unfinished(self, fence: Fence) -> list[Record]:
         lane = fence.lane
@@ -112,6 +130,8 @@ class Owners(Backend):
             raise Refused(lane if reply[1] == b"lane" else reply[1].decode(), reply[2].decode())
         if reply[0] == b"rolled_back":
             raise RolledBack(lane, reply[1].decode(), reply[2].decode())
+        if batch and batch[-1].attempt.purpose in (Purpose.FIRST, Purpose.KEYLESS):
+            self._signed_upto[lane] = batch[-1].position
         return int(reply[1])
 
     async def settle(self, fence: Fence, batch: Sequence[Settlement], landed: int | None = None) -> list[Settled]:

@@ -125,6 +125,7 @@ class Registry(Backend):
         match reply:
             case [b"kept", keyless, state, why]:
                 check_forgettable(lane, keyless == b"1", LaneState(state.decode()), why.decode())
+        self._signed_upto.pop(lane, None)
         # The lane first: whoever dies in between leaves a route to nothing, which the next call takes away.
         gone = await self._runner.run("unpublish", keys.of_registry, (lane,))
         if reply[0] == b"unknown" and not gone:
@@ -141,6 +142,7 @@ class Registry(Backend):
                 raise Fenced(lane, owner.decode(), int(epoch))
             case [b"busy", left]:
                 return int(left)
+        self._signed_upto.pop(lane, None)
         # The lane first: whoever dies in between leaves a route to what nobody serves, which `lanes` takes away.
         await self._publish(lane, reply[1])
         return 0

@@ -1,5 +1,6 @@
--- A final record where retries ask first, for as long as it is kept; unless the key has another life by now.
-local function keep_home(key, open, id, fingerprint, life, lane, born, record, keep_ms)
+-- A final record where retries ask first, for as long as it is kept; unless the key has another life by now. `whole` is
+-- what it holds then, put together by the caller at once: each part of a text that Lua joins is copied and hashed again.
+local function keep_home(key, open, id, life, whole, keep_ms)
   local home, ends = redis.call('GET', key), nil
   if home then
     local from = string.find(home, ' ', 1, true)
@@ -11,7 +12,7 @@ local function keep_home(key, open, id, fingerprint, life, lane, born, record, k
     end
   end
   if not ends then redis.call('ZREM', open, id) end -- what was accepted in one step is not among the open ones
-  redis.call('SET', key, fingerprint .. ' ' .. life .. ' ' .. born .. ' ' .. lane .. '\n' .. record, 'PX', keep_ms)
+  redis.call('SET', key, whole, 'PX', keep_ms)
   return 'kept'
 end
 -- What stays in the lane, for as long as an append of this life may still be under way.

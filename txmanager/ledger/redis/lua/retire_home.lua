@@ -8,7 +8,8 @@ redis.call('ZREM', KEYS[2], '') -- a write that needs no memory, so that a full 
 local replies = {}
 for i = 1, #KEYS / 2 do
   local at = 6 * i + 1
-  replies[i] = keep_home(KEYS[2 * i - 1], KEYS[2 * i], ARGV[at - 5], ARGV[at - 4], ARGV[at - 3], ARGV[at - 2],
-    ARGV[at - 1], ARGV[at], ARGV[1])
+  local id, life, lane, born = ARGV[at - 5], ARGV[at - 3], ARGV[at - 2], ARGV[at - 1]
+  local home = ARGV[at - 4] .. ' ' .. life .. ' ' .. born .. ' ' .. lane .. '\n' .. ARGV[at]
+  replies[i] = keep_home(KEYS[2 * i - 1], KEYS[2 * i], id, life, home, ARGV[1])
 end
 return replies

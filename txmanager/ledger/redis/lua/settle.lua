@@ -78,15 +78,16 @@ for i = 6, many + 5 do
     told[#told + 1] = id
     if head ~= '' and not archive then
       local home = many + 2 * i - 6
-      local final = head .. outcome .. tail .. today .. '}'
-      local kept = keep_home(KEYS[home], KEYS[home + 1], id, fingerprint, life, ARGV[9], born, final, ARGV[10])
+      local first = fingerprint .. ' ' .. life .. ' ' .. born .. ' ' .. ARGV[9] .. '\n'
+      local final = first .. head .. outcome .. tail .. today .. '}'
+      local kept = keep_home(KEYS[home], KEYS[home + 1], id, life, final, ARGV[10])
       if kept == 'kept' and no_tombstone then
         over[#over + 1], over[KEYS[i]] = KEYS[i], true
       else
         tombstone(KEYS[i], life, ARGV[11])
       end
-      if hash ~= '' and many <= 4 and #final <= 2048 then -- an end that no chain shows may be taken back: it is read
-        told[#told + 1] = '> ' .. life .. ' ' .. fingerprint .. ' ' .. final
+      if hash ~= '' and many <= 4 and #final <= 2048 + #first then -- an end that no chain shows may be taken back: it is read
+        told[#told + 1] = '> ' .. life .. ' ' .. fingerprint .. ' ' .. string.sub(final, #first + 1)
       end
       event(id, status, hash, err)
       replies[#replies + 1] = 'retired'
