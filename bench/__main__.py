@@ -30,9 +30,9 @@ from bench.processes import ROOT, SERVERS, Failed, choose_server, redis_server, 
 from txmanager.stack.allocator import find_jemalloc
 from txmanager.stack.parts import valkey_binary
 
-ONCE = ("memory", "blocks", "growth", "million", "recovery")
+ONCE = ("where", "memory", "blocks", "growth", "million", "recovery")
 """Counted or slow: once is enough."""
-PARTS = ("drain", "send", "server", "network", "latency", "submit", "accept", "signers", *ONCE)
+PARTS = ("drain", "send", "server", "network", "latency", "where", "submit", "accept", "signers", *ONCE)
 WITH_PEERS = ("drain", "send", "network", "latency")
 _RESULTS = ROOT / ".cache" / "bench" / "results.json"
 Results = dict[str, dict[str, Series]]
@@ -113,6 +113,18 @@ def measure_latency(results: Results, options: argparse.Namespace, peers: list[s
         high.samples.append(percentile(told["latencies_ms"], 0.99))
         if "body_ms" in told:
             _put(results, "body", name).samples.append(percentile(told["body_ms"], 0.5))
+
+
+def measure_where(results: Results, options: argparse.Namespace) -> None:
+    try:
+        told = figures.where(500 if options.quick else 3_000)
+    except Failed as why:
+        print(f"    where: {why}", flush=True)
+        return
+    for name in ("around the median", "slowest 1 %"):
+        series = _put(results, "where", name)
+        series.samples.append(told[name]["ms"])
+        series.more.update(told[name])
 
 
 def measure_server(results: Results, options: argparse.Namespace) -> None:

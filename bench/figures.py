@@ -167,6 +167,11 @@ def latency_ours(jobs: int, fsync: str = "everysec", durability: str = "none", s
         return either("latency", at, jobs, "--durability", durability, source=source)
 
 
+def where(jobs: int) -> dict[str, Any]:
+    """The steps of a lone request, around the median and of the slowest 1 %."""
+    return run([sys.executable, "-m", "bench.where", "--jobs", str(jobs), "--rate", f"{RATE:g}"], 300)
+
+
 def submits(jobs: int, callers: int, source: Path = ROOT) -> dict[str, Any]:
     """Callers who submit one intent after the other, each of them on disk before its caller is told."""
     with stage(fsync="always") as at:

@@ -23,6 +23,7 @@ def write_page(
         _send(results),
         _network(results, plots),
         _latency(results, plots),
+        _where(results),
         _accepting(results),
         _server(results),
         "\n## Goals\n\n" + goals_table(goals(results)),
@@ -164,6 +165,35 @@ the clock of the other queues stops at the end of the job's body, as on earlier 
 
 {table(["", "p50 ms", "p99 ms", "p99 of the repeats", "p50 ms, to the end of the body"], rows)}
 ![latency](performance/latency.svg)
+"""
+
+
+_STEPS = {
+    "accepted": "accepted: `submit` answered",
+    "written ahead": "woken up, signed and written ahead",
+    "sent": "the node answered the send",
+    "seen on chain": "looked up",
+    "settled": "outcome stored",
+    "told": "the waiting caller has it",
+}
+
+
+def _where(results: Results) -> str:
+    if "where" not in results:
+        return ""
+    middle, slow = results["where"]["around the median"].more, results["where"]["slowest 1 %"].more
+    rows = [[words, f"{middle[step]:.2f}", f"{slow[step]:.2f}"] for step, words in _STEPS.items()]
+    rows.append(["together", f"{middle['ms']:.2f}", f"{slow['ms']:.2f}"])
+    others = "others under way when it was submitted"
+    rows.append(
+        [others, f"{middle[short]:.1f}" if (short := "others under way") in middle else "", f"{slow[short]:.1f}"]
+    )
+    return f"""
+Where the time of one request goes, by the spans of its trace, in ms (`python -m bench.where`; one run, everysec):
+
+{table(["until", "around the median", "slowest 1 %"], rows)}
+The slowest have no step of their own that is slow: every step takes longer, because more requests share the one
+process at that moment. Requests arrive at random, so a few come close together.
 """
 
 

@@ -1,5 +1,5 @@
 """Where the time of a lone request goes, in the median and among the slowest 1 %: `python -m bench.where [--jobs 3000]
-[--rate 200] [--fsync]`.
+[--rate 200] [--fsync]`, as one line of JSON.
 
 The latency run of `bench/either.py` with every intent traced: the worker's own spans say when each step was over.
 Beside the steps stands how many other intents were under way when it was submitted.
@@ -145,7 +145,7 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     calm_collector()
     with stage(fsync="always" if options.fsync else "everysec") as at:
-        print(json.dumps(told(uvloop.run(measure(at.redis.url, at.rpc, options))), indent=2))
+        print(json.dumps(told(uvloop.run(measure(at.redis.url, at.rpc, options)))))
 
 
 if __name__ == "__main__":
