@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -118,6 +119,21 @@ def test_a_wrong_field_is_named_with_what_is_wrong(kind, payload, field, words):
 def test_an_account_that_cannot_be_created_from_this_lane_is_refused(payload, words):
     with pytest.raises(InvalidInput, match=words):
         compile_intent(parse_payload("near.create_account", payload), LANE, NearPolicy())
+
+
+def test_arguments_take_no_more_memory_than_their_bytes():
+    calls = [
+        parse_payload(
+            "near.function_call", {"contract_id": "ft.near", "method_name": "f", "args": {"memo": "x" * 140, "n": n}}
+        )
+        for n in range(200)
+    ]
+    calls[0].action()
+    tracemalloc.start()
+    kept = [call.action() for call in calls]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size / len(kept) < 600  # the encoder's own buffer is some 4,000
 
 
 def test_a_sub_account_is_created_with_balance_key_and_extras_in_one_transaction():
