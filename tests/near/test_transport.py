@@ -7,6 +7,7 @@ import random
 import socket
 import ssl
 import time
+import tracemalloc
 
 import orjson
 import pytest
@@ -27,6 +28,7 @@ from txmanager.rpc import (
     RpcFailure,
     TimedOut,
 )
+from txmanager.rpc.connection import Connection
 from txmanager.rpc.errors import TooLarge
 from txmanager.rpc.node import HttpNode
 
@@ -583,3 +585,11 @@ async def test_a_send_that_fails_is_the_last_answer_also_with_a_question_behind(
         assert isinstance(answers[2], RateLimited)
         assert len(answers) == 3
         await client.close()
+
+
+def test_a_connection_is_small_for_each_lane_has_one():
+    tracemalloc.start()
+    kept = [Connection("node", 1_000) for _ in range(200)]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size / len(kept) < 1_500

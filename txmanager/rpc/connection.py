@@ -7,7 +7,6 @@ with one clear error for every waiting request.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
@@ -32,10 +31,26 @@ class Response(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
+    __slots__ = (  # each lane has one, and up to as many more are asked side by side
+        "_body",
+        "_body_bytes",
+        "_failure",
+        "_framed",
+        "_head_bytes",
+        "_in_body",
+        "_max_body",
+        "_name",
+        "_parser",
+        "_transport",
+        "_waiting",
+        "answered",
+        "idle_since",
+    )
+
     def __init__(self, name: str, max_body: int) -> None:
         self._name = name
         self._max_body = max_body
-        self._waiting: deque[asyncio.Future[Response]] = deque()
+        self._waiting: list[asyncio.Future[Response]] = []  # a few at most; an empty deque takes ten times as much
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._failure: RpcFailure | None = None
@@ -132,7 +147,7 @@ class Connection(asyncio.Protocol):
             self._fail(BadAnswer(f"{self._name}: answered a request that was never made"))
             return
         self.answered += 1
-        future = self._waiting.popleft()
+        future = self._waiting.pop(0)
         if not future.done():
             future.set_result(Response(status, body))
         if not lasting:
@@ -142,7 +157,7 @@ class Connection(asyncio.Protocol):
         if self._failure is None:
             self._failure = failure
         while self._waiting:
-            future = self._waiting.popleft()
+            future = self._waiting.pop(0)
             if not future.done():
                 future.set_exception(self._failure)
                 future.exception()  # whoever gave up waiting must not leave a "never retrieved" warning

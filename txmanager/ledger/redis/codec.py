@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import Any
 
 import orjson
@@ -103,11 +104,16 @@ def told_final(id: IntentId, lane: str, line: bytes) -> Record | None:
         return None
 
 
+_NOTHING: Mapping[str, Json] = {}
+"""Shared by all that carry nothing more: thousands of intents are in memory at once."""
+
+
 def intent(id: IntentId, fields: Fields, payload: bytes | None) -> tuple[Intent, str]:
     """The intent, and its seal."""
-    kind, fingerprint, body = text(fields[b"k"]), text(fields[b"f"]), loads(payload) if payload is not None else {}
+    kind, fingerprint = intern(text(fields[b"k"])), text(fields[b"f"])
+    body = loads(payload) if payload is not None else {}
     if not fields[b"m"]:
-        return Intent(id, kind, body, fingerprint, partition_key=id.key), ""
+        return Intent(id, kind, body, fingerprint, id.key, metadata=_NOTHING, limits=_NOTHING), ""
     extra = loads(fields[b"m"])
     read = Intent(
         id=id,
