@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from txmanager.core.chain import Impossible, Prepared
 from txmanager.core.errors import NotSigned
 from txmanager.core.flights import Flight
+from txmanager.core.lane_plan import Batch
 from txmanager.core.ledger import Taken, WriteAhead
 from txmanager.core.models import Attempt, failure
 from txmanager.core.states import Status
@@ -49,15 +50,29 @@ class FirstAttempts:
         if (entry := lane.plan.accept_offer()) is not None:
             await self._sign_offered(entry)
             return True
+        # Neither a signer elsewhere nor the answer to a send may keep other lanes waiting.
+        entered = lane.chain.instant(lane.id) and await lane.abreast.enter()
+        try:
+            more, batch = await self._take(room)
+        finally:
+            if entered:
+                lane.abreast.leave()
+        if batch:
+            await self._outbox.send(batch)
+        return more
+
+    async def _take(self, room: int) -> tuple[bool, Batch]:
+        """Whether there may be more to do at once, and what is written ahead and to be sent."""
+        lane = self._lane
         lane.plan.take_begins()
         taken = await self._entries.take(room)
         lane.plan.took([t.position for t in taken], room)
         lane.context.point("after_take")
         if not taken:
-            return False
+            return False, ()
         taken = await sealed(lane, taken)  # before anything in it is believed
         if not taken:
-            return True
+            return True, ()
         taken = await self._drop_expired(self._served(taken))
         sifted = await lane.wallet.sift(await self._prepare(taken))
         await fail_unsigned(lane, sifted.failed)
@@ -65,12 +80,10 @@ class FirstAttempts:
             lane.plan.take_again()  # it stays queued, and is taken again
             if not sifted.ready:
                 await self._shortage.stop_for(sifted.short)
-                return False
-        if sifted.ready:
-            await self._send(sifted.ready)
-        return True
+                return False, ()
+        return True, await self._sign_and_write(sifted.ready) if sifted.ready else ()
 
-    async def _send(self, ready: Ready) -> None:
+    async def _sign_and_write(self, ready: Ready) -> Batch:
         lane = self._lane
         try:
             with lane.context.metrics.sign_s.time():
@@ -82,21 +95,21 @@ class FirstAttempts:
             await fail_unsigned(lane, [(t, nothing.error) for t, _ in ready if t.intent.id == nothing.id])
             count_saved(lane, nothing.saved)
             lane.plan.take_again()  # the others of the batch are taken again
-            return
+            return ()
         lane.context.point("after_sign")
         if not attempts:
-            return
+            return ()
         if len(attempts) < len(ready):
             lane.plan.take_again()  # what is not signed yet is taken again
-        await self._write_and_send(ready, attempts)
+        return await self._write(ready, attempts)
 
-    async def _write_and_send(self, ready: Ready, attempts: Sequence[Attempt]) -> None:
+    async def _write(self, ready: Ready, attempts: Sequence[Attempt]) -> Batch:
         lane = self._lane
         signed = list(zip([entry for entry, _ in ready], attempts, strict=False))
         signed_at = lane.traces.now() if lane.traces is not None else 0
         writes = [WriteAhead(t.intent.id, t.life, t.position, attempt, digest=t.digest) for t, attempt in signed]
         if not await self._outbox.write_ahead(writes, allowed=lane.plan.may_take()):
-            return
+            return ()
         lane.plan.head.signed(writes[-1].position)
         if lane.traces is not None:
             lane.traces.written(signed, signed_at)
@@ -107,7 +120,7 @@ class FirstAttempts:
             lane.plan.flights.add(flight)
             batch.append((flight, attempt))
         self._ahead.start(len(batch))
-        await self._outbox.send(batch)
+        return batch
 
     # -- without a take: what a wake-up brought, or what was signed ahead
 
@@ -131,7 +144,9 @@ class FirstAttempts:
         try:
             late = any(self._late(entry) for entry, _ in ready)
             if not late and len((await lane.wallet.sift(ready)).ready) == len(ready):
-                await self._write_and_send(ready, attempts)  # what breaks here breaks the lane: bytes may be recorded
+                batch = await self._write(ready, attempts)  # what breaks here breaks the lane: bytes may be recorded
+                if batch:
+                    await self._outbox.send(batch)
         finally:
             if lane.plan.head.signed_upto != ready[-1][0].position:
                 lane.plan.take_again()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ from txmanager.core.signing_plan import SigningPlan
 from txmanager.core.states import LaneState
 from txmanager.core.stops import PauseCause, QuarantineCause, StopCause, held_words, words_of
 from txmanager.core.trace import Tracer
+from txmanager.runtime.lane.abreast import Abreast
 from txmanager.runtime.lane.breaks import Breaks
 from txmanager.runtime.lane.checks import Checks
 from txmanager.runtime.lane.gaps import GapFiller
@@ -79,6 +81,8 @@ class Context:
     tracer: Tracer | None = None
     read_ahead: Callable[[], int] = lambda: 1
     """How many entries of a lane's queue are worth reading at once."""
+    abreast: defaultdict[int, Abreast] = field(default_factory=lambda: defaultdict(Abreast))
+    """For each chain, by its identity."""
 
 
 @dataclass(slots=True)
@@ -100,6 +104,8 @@ class OwnedLane:
     breaks: Breaks = field(init=False)
     wallet: Wallet = field(init=False)
     signatures: Signatures = field(init=False)
+    abreast: Abreast = field(init=False)
+    """Shared by all lanes of the chain: from the take until the batch is written ahead."""
     traces: Traces | None = field(init=False, default=None)
     depth: int = 0
     asks: int = 0
@@ -116,6 +122,7 @@ class OwnedLane:
     def __post_init__(self, leased: Lane) -> None:
         make = KeylessPlan if leased.keyless else SigningPlan
         self.plan = make(self.policy, self.chain.traits, leased)
+        self.abreast = self.context.abreast[id(self.chain)]
         self.chain = GuardedChain(self.chain)
         self.checks = Checks(self)
         self.requests = Requests(self, leased.check)
