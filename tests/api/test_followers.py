@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tests.waiting import until
 from txmanager.api.streams import Streams, _pack
 from txmanager.core.errors import Unavailable
@@ -127,6 +129,38 @@ async def test_idle_lanes_are_read_seldom_and_none_has_a_task():
         took = loop.time() - began
         assert sum(reads.values()) < 3 * 100 * took + 50
         assert len(asyncio.all_tasks()) - before < 10
+
+
+async def test_idle_lanes_wake_the_reader_seldom(monkeypatch: pytest.MonkeyPatch):
+    """A timer ends a little early now and then: waiting for the rest of each moment by itself never rests."""
+    wakes, rings = 0, events._rings
+
+    async def counted(bell: asyncio.Event, timeout_s: float) -> None:
+        nonlocal wakes
+        wakes += 1
+        await rings(bell, timeout_s)
+
+    monkeypatch.setattr(events, "_rings", counted)
+    monkeypatch.setattr(events, "_TOGETHER_S", 0.1)
+    async with many(300) as (_, hub, _, reads), hub.pool("p") as follower:
+        await follower.join()
+        wakes = 0
+        began = asyncio.get_running_loop().time()
+        assert await follower.next(1.0) == []
+        took = asyncio.get_running_loop().time() - began
+        assert sum(reads.values()) > 20
+        assert wakes <= took / 0.1 + 10
+
+
+async def test_a_lane_that_is_rung_is_read_before_what_is_due_together(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "_TOGETHER_S", 5.0)
+    async with many(30) as (ledger, hub, lanes, _), hub.pool("p") as follower:
+        await follower.join()
+        assert await follower.next(0.7) == []  # by now it waits for all that is due
+        began = asyncio.get_running_loop().time()
+        await fill(ledger, lanes[7], ["a"])
+        assert [e.intent.key for e in await follower.next(4.0)] == ["a"]
+        assert asyncio.get_running_loop().time() - began < 2.0
 
 
 async def test_an_event_in_one_of_many_idle_lanes_is_told_at_once():

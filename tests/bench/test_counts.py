@@ -29,19 +29,19 @@ def test_an_intent_takes_less_than_a_third_of_a_round_trip_to_redis(drained):
 
 
 def test_an_intent_takes_few_scripts_and_commands(drained):
-    assert drained["scripts"] < 0.33
-    assert drained["commands"] < 9
+    assert drained["scripts"] < 0.25
+    assert drained["commands"] < 7.2
 
 
-def test_an_intent_writes_less_than_2400_bytes_after_its_acceptance(drained):
-    assert 1_000 < drained["written"] < 2_400
+def test_an_intent_writes_less_than_2250_bytes_after_its_acceptance(drained):
+    assert 1_000 < drained["written"] < 2_250
 
 
 def test_a_small_window_needs_no_take_for_each_intent():
     """With window 1 every intent is written ahead and settled by itself."""
     told = drain_ours(400, "--window", "1")
-    assert told["scripts"] < 2.7
-    assert told["round_trips"] < 2.7
+    assert told["scripts"] < 2.5
+    assert told["round_trips"] < 2.5
 
 
 @pytest.mark.alone

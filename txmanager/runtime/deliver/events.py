@@ -41,6 +41,9 @@ _READS_PER_S = 1_000
 """Of all lanes together."""
 _QUIET_READS_PER_S = 100
 """Of all lanes together, while nothing happens in them: a hint may be lost."""
+_TOGETHER_S = 0.01
+"""What is due within so short a time is read together: of many lanes one is always due, and a timer for each took half
+of an idle API's time. A lane that is rung does not wait for it."""
 _AT_ONCE = 100
 _LISTEN_AGAIN_S = 0.25
 """Lanes that join or leave are listened to together."""
@@ -413,6 +416,8 @@ class EventHub:
         if tail.reading:
             tail.hinted = True
             return
+        if pause_s <= 0:
+            self._sooner.set()
         due = asyncio.get_running_loop().time() + pause_s
         if due >= tail.due:
             return  # one that is rung again and again keeps its turn
@@ -439,7 +444,8 @@ class EventHub:
                 continue
             self._sooner.clear()
             full = len(self._reads) >= _AT_ONCE
-            await _rings(self._sooner, self._due[0][0] - loop.time() if self._due and not full else 60.0)
+            left_s = self._due[0][0] - loop.time() if self._due and not full else 60.0
+            await _rings(self._sooner, max(_TOGETHER_S, left_s))
 
     def _was_read(self, read: asyncio.Task[None]) -> None:
         self._reads.discard(read)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
+from prometheus_client import Gauge
+
 from txmanager.core.bounds import bounded
 from txmanager.core.chain import UNSEEN, Doubt, Proof, Verdict
 from txmanager.core.decide import (
@@ -50,6 +52,8 @@ class Tracker:
         self._probing: asyncio.Task[None] | None = None
         self._funds_at = 0
         self._held_at = 0
+        self._gauges: tuple[Gauge, Gauge] | None = None
+        """Age of the oldest and how many are in flight, from the first look that decides."""
         self._doubted = 0
         """How many attempts the last look found too few nodes for, or nodes that contradict each other."""
 
@@ -175,8 +179,10 @@ class Tracker:
         lane = self._lane
         now = lane.context.clock()
         oldest = min([f.record.created_at for f in lane.plan.flights], default=now)
-        lane.context.metrics.oldest.labels(lane.id).set(max(0, now - oldest) / 1000)
-        lane.context.metrics.inflight.labels(lane.id).set(len(lane.plan.flights))
+        if self._gauges is None:
+            self._gauges = lane.context.metrics.oldest.labels(lane.id), lane.context.metrics.inflight.labels(lane.id)
+        self._gauges[0].set(max(0, now - oldest) / 1000)
+        self._gauges[1].set(len(lane.plan.flights))
         # Nothing new goes out while the lane has no funds for it, or waits for what is in flight.
         empty = lane.depth <= len(lane.plan.flights) or lane.plan.lacks_funds or lane.wallet.waits
         seen = lane.plan.flights.observe_all(queue_empty=empty, now=now, floor=lane.plan.gaps.floor)
