@@ -468,7 +468,7 @@ class EventHub:
             for follower in tail.pools if not events else ():
                 follower.was_quiet(tail.lane)
             # The longer nothing happens, the longer the next event may take to be seen without a hint.
-            pause_s = min(self.pause_s, max(self.poll_s, (loop.time() - tail.active_at) / 4))
+            pause_s = min(self.pause_s, max(self.poll_s, (loop.time() - tail.active_at) / 2))
             if tail.hinted or len(events) == _PAGE:
                 pause_s = 0.0
         tail.reading = False
