@@ -185,15 +185,12 @@ def _where(results: Results) -> str:
     rows = [[words, f"{middle[step]:.2f}", f"{slow[step]:.2f}"] for step, words in _STEPS.items()]
     rows.append(["together", f"{middle['ms']:.2f}", f"{slow['ms']:.2f}"])
     others = "others under way when it was submitted"
-    rows.append(
-        [others, f"{middle[short]:.1f}" if (short := "others under way") in middle else "", f"{slow[short]:.1f}"]
-    )
+    rows.append([others, *(f"{one['others under way']:.1f}" for one in (middle, slow))])
     return f"""
 Where the time of one request goes, by the spans of its trace, in ms (`python -m bench.where`; one run, everysec):
 
 {table(["until", "around the median", "slowest 1 %"], rows)}
-The slowest have no step of their own that is slow: every step takes longer, because more requests share the one
-process at that moment. Requests arrive at random, so a few come close together.
+Requests arrive at random. Those that come close together share one process, and each step waits for the others'.
 """
 
 
